@@ -2,4 +2,16 @@
 
 STORIES = (
     "token_bucket",
+    "leaky_bucket",
+    "leaky_queue",
+    "nginx",
+    "sliding_log",
+    "fixed_window",
+    "sliding_window",
+    "layered",
+    "clock",
+    "refunds",
+    "changed_limits",
+    "edges",
+    "patience",
 )

@@ -68,6 +68,25 @@ def sliding(limit: Any, window: str) -> Json:
     return {"algorithm": "sliding_window", "limit": str(limit), "window": window}
 
 
+def retold(cases: list[Json], algorithm: str) -> list[Json]:
+    """The bucket's cases on another machine of the same law. A queue holds work, so its waits are its own."""
+    told = []
+    for each in cases:
+        if "limit" not in each or each["limit"]["algorithm"] != "token_bucket":
+            continue
+        limit = each["limit"] | {"algorithm": algorithm}
+        if algorithm == "leaky_queue":
+            limit |= {"first_release": "immediate", "delay_after": "0"}
+        steps = [{name: step[name] for name in step if name != "wait_us"} for step in each["steps"]]
+        told.append(each | {"limit": limit, "steps": steps})
+    return told
+
+
+def us_text(microseconds: int) -> str:
+    """Microseconds as seconds, for steps that are computed."""
+    return f"{microseconds // 1_000_000}.{microseconds % 1_000_000:06d}"
+
+
 def us(seconds: Any) -> int:
     """Seconds as whole microseconds; an instant may also be written "2026-03-29T01:00:00Z"."""
     if isinstance(seconds, str) and "T" in seconds:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from conformance.stories.telling import *  # noqa: F403  (the words of the story)
 
 ABOUT = "The token bucket. Leaky meter and queue give the same verdicts with the same numbers."
@@ -273,8 +271,3 @@ def cases() -> list[Json]:
             ],
         ),
     ]
-
-
-def us_text(microseconds: int) -> str:
-    """Microseconds as seconds, for steps that are computed."""
-    return f"{microseconds // 1_000_000}.{microseconds % 1_000_000:06d}"

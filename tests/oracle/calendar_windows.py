@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_US = timedelta(microseconds=1)
@@ -25,6 +25,15 @@ def window(now_us: int, unit: str, zone: str) -> tuple[int, int]:
         near.insert(0, _step(near[0], unit, -1))
     starts = sorted({_start_us(wall, zone) for wall in near})
     return max(s for s in starts if s <= now_us), min(s for s in starts if s > now_us)
+
+
+def is_zone(name: str) -> bool:
+    """Whether the time-zone data knows the name."""
+    try:
+        ZoneInfo(name)
+    except ZoneInfoNotFoundError:
+        return False
+    return True
 
 
 def _wall_clock(at_us: int, zone: str) -> datetime:

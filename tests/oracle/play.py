@@ -47,9 +47,15 @@ def differences(case: Case, model: type[Model] = Model) -> list[str]:
         return [f"{case['name']}: must be rejected"]
     found = []
     for index, (step, answer) in enumerate(zip(case["steps"], answers, strict=True)):
+        if "error" in answer and "error" not in step:
+            found.append(f"{case['name']}, step {index}: rejected as an error")
         for field in sorted(EXPECTED.intersection(step)):
             if step[field] != answer.get(field, "(nothing)"):
                 found.append(f"{case['name']}, step {index}: {field} {step[field]}, oracle {answer.get(field)}")
+        for place, expected in enumerate(step.get("each", ())):
+            for field, value in expected.items():
+                if value != answer["outcomes"][place][field]:
+                    found.append(f"{case['name']}, step {index}, limit {place}: {field} {value}, oracle {answer['outcomes'][place][field]}")
     return found
 
 

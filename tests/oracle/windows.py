@@ -26,6 +26,8 @@ class Fixed(Machine):
         self.count = ZERO
         if self.capacity == 0:
             raise BadInput("limit is 0")
+        if self.length_us is None and not calendar_windows.is_zone(self.zone):
+            raise BadInput(f"{self.zone} is not a zone")
 
     def window(self, at_us: int) -> tuple[int, int]:
         if self.length_us is None:
@@ -83,6 +85,8 @@ class Sliding(Machine):
         self.ticks = self.window_us // self.tick_us
         self.before = ZERO
         self.count = ZERO
+        if self.capacity == 0:
+            raise BadInput("limit is 0")
 
     def _finest_tick_us(self) -> int:
         decade = 1
