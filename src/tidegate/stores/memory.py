@@ -130,7 +130,7 @@ class MemoryStore:
                 return self._without_room(charges, stored, now_us)
             outcomes = _without_shadows(outcomes, stored)
         for table, outcome, state in zip(tables, outcomes, stored, strict=True):
-            if must_write(outcome, state):
+            if take and must_write(outcome, state):
                 table.keep(outcome.charge.key, outcome.state, now_us)
         return outcomes
 
@@ -274,7 +274,8 @@ class Table:
         """Make a key fresh; it is forgotten when it is looked at."""
         state = self.state(key)
         if state is not None:
-            self._put(key, state.law.advance(None, state.at_us))
+            fresh = state.law.holding(0, state.at_us, state.busy_since_us)
+            self._put(key, fresh)
 
     def give_way(self, now_us: int, spared: Key | None, *, drop_alive: bool) -> tuple[int, int]:
         """Look at a few keys and forget the fresh ones; if none is, and it is allowed, the nearest to fresh.
