@@ -93,7 +93,7 @@ class OtherOrder:
     hit = Same.hit
 
 
-class OtherDefault(Same):
+class OtherDefault:
     async def hit(self, key: str, cost: int = 2) -> AsyncOne:
         """Take it."""
         raise AssertionError
@@ -101,7 +101,7 @@ class OtherDefault(Same):
     reset = Same.reset
 
 
-class OtherWords(Same):
+class OtherWords:
     async def hit(self, key: str, cost: int = 1) -> AsyncOne:
         """Take it soon."""
         raise AssertionError
@@ -109,7 +109,7 @@ class OtherWords(Same):
     reset = Same.reset
 
 
-class NotAsync(Same):
+class NotAsync:
     hit = One.hit
     reset = Same.reset
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tidegate.core.carry import carry
-from tidegate.core.decision import Charge, Outcome
 from tidegate.core.law import Receipt
+from tidegate.core.outcome import Charge, Outcome
 
 
 def current(charge: Charge, state: Any, now_us: int) -> Any:
@@ -23,7 +23,9 @@ def current(charge: Charge, state: Any, now_us: int) -> Any:
     return law.advance(state, now_us)
 
 
-def decide(charges: Sequence[Charge], states: Sequence[Any], now_us: int, *, take: bool = True) -> list[Outcome]:
+def decide(
+    charges: Sequence[Charge], states: Sequence[Any], now_us: int, *, take: bool = True
+) -> list[Outcome]:
     """What each rule says, given the stored states in the same order; `take=False` only asks.
 
     Two charges of one request must not name the same rule and key. The outcomes hold the states as they

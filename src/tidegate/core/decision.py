@@ -1,128 +1,21 @@
 """The answer: allowed or not, why, what is left, when to come back, how long to wait first.
 
-An outcome is what one rule said; a decision is what a request got. Both only keep the state that
-decided and the instant; every figure is computed from them when it is read, by the law that decided.
-Durations are seconds here, with a twin in whole microseconds (`..._us`).
+A decision is what a request got from all rules together. It keeps their outcomes, and every figure is
+computed when it is read. Durations are seconds here, with a twin in whole microseconds (`..._us`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, cast
 
-from tidegate.core.carry import Carry
-from tidegate.core.law import Receipt
-from tidegate.core.level import LevelState
+from tidegate.core.keys import Key
+from tidegate.core.level import Level, LevelState
 from tidegate.core.limits import Limit
+from tidegate.core.outcome import Charge, Outcome, seconds_or_none
 from tidegate.core.ticket import TicketDesk
 from tidegate.units import MILLI, decimal_text, header_seconds, seconds
-
-Mode: TypeAlias = Literal["enforce", "shadow", "deny", "bypass"]
-Key: TypeAlias = str | bytes
-
-
-class Charge(NamedTuple):
-    """What one rule is asked about one request: may `cost` thousandths be taken from `key`?"""
-
-    rule: str
-    key: Key
-    limit: Limit
-    cost: int
-    mode: Mode = "enforce"
-    carry: Carry = "strict"
-    patience_us: int | None = None
-
-
-class Outcome(NamedTuple):
-    """What one rule said. `state` is the key's after the decision; `charged` tells whether the cost was taken.
-
-    `delay_us` is set where not the limit refused but the store had no room for a new key: it is then
-    the wait until there may be some.
-    """
-
-    charge: Charge
-    allowed: bool
-    charged: bool
-    state: Any
-    now_us: int
-    delay_us: int | None = None
-
-    @property
-    def rule(self) -> str:
-        """The name of the rule."""
-        return self.charge.rule
-
-    @property
-    def limit(self) -> Limit:
-        """The limit that decided."""
-        return self.charge.limit
-
-    @property
-    def mode(self) -> Mode:
-        """How the rule takes part: "enforce", or "shadow" if it only reports."""
-        return self.charge.mode
-
-    @property
-    def cost(self) -> Fraction:
-        """What the request cost in this rule, in tokens."""
-        return Fraction(self.charge.cost, MILLI)
-
-    @property
-    def left(self) -> int:
-        """Capacity minus what is used, in thousandths, rounded down; negative while in debt."""
-        law = self.charge.limit.law
-        return int(law.left(self.state) // law.grain)
-
-    @property
-    def balance(self) -> Fraction:
-        """Capacity minus what is used, in tokens: exact, and negative while in debt."""
-        law = self.charge.limit.law
-        return Fraction(law.left(self.state), law.grain * MILLI)
-
-    @property
-    def remaining(self) -> int:
-        """Whole tokens left, rounded down, never negative."""
-        return max(0, self.left // MILLI)
-
-    @property
-    def retry_after_us(self) -> int | None:
-        """Microseconds until a lone caller passes this rule: 0 if allowed, None if never."""
-        if self.allowed:
-            return 0
-        if self.delay_us is not None:
-            return self.delay_us
-        return self.limit.law.retry_after_us(self.state, self.charge.cost, self.now_us)
-
-    @property
-    def retry_after(self) -> float | None:
-        """Seconds until a lone caller passes this rule: 0 if allowed, None if never."""
-        return _seconds(self.retry_after_us)
-
-    @property
-    def reset_after_us(self) -> int | None:
-        """Microseconds until the key is as fresh; None if never by itself."""
-        return self.limit.law.reset_after_us(self.state, self.now_us)
-
-    @property
-    def reset_after(self) -> float | None:
-        """Seconds until the key is as fresh; None if never by itself."""
-        return _seconds(self.reset_after_us)
-
-    @property
-    def wait_us(self) -> int:
-        """Microseconds for which the admitted work is to be held; 0 unless a queue admitted it."""
-        return self.limit.law.wait_us(self.state, self.charge.cost, self.now_us) if self.charged else 0
-
-    @property
-    def wait(self) -> float:
-        """Seconds for which the admitted work is to be held; 0 unless a queue admitted it."""
-        return seconds(self.wait_us)
-
-    @property
-    def receipt(self) -> Receipt:
-        """What has to be remembered so that the cost can be given back."""
-        return self.limit.law.receipt(self.state, self.charge.cost)
 
 
 class Decision:
@@ -132,7 +25,7 @@ class Decision:
     before all others), an admission the one with the fewest requests left.
     """
 
-    __slots__ = ("_caller", "_desk", "_hints_us", "_named", "_outcomes", "_raw", "allowed", "returned", "source")
+    __slots__ = ("_caller", "_desk", "_hints_us", "_named", "_outcomes", "allowed", "returned", "source")
 
     allowed: bool
     """Whether the request may run."""
@@ -143,7 +36,6 @@ class Decision:
 
     _outcomes: tuple[Outcome, ...]
     _hints_us: tuple[int, int] | None
-    _raw: tuple[Charge, Key, int, Any, int]
 
     def __init__(
         self,
@@ -164,7 +56,9 @@ class Decision:
         self._caller = caller
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome], source: str, desk: TicketDesk | None, caller: Hashable) -> Decision:
+    def of(
+        cls, outcomes: Sequence[Outcome], source: str, desk: TicketDesk | None, caller: Hashable
+    ) -> Decision:
         """The decision that these outcomes make: allowed iff every enforced rule allows."""
         allowed = all(outcome.allowed for outcome in outcomes if outcome.mode == "enforce")
         return cls(tuple(outcomes), allowed=allowed, source=source, desk=desk, caller=caller)
@@ -228,11 +122,11 @@ class Decision:
     @property
     def retry_after(self) -> float | None:
         """Seconds until a lone caller passes all limits: 0 if allowed, None if never. Exact, rounded up."""
-        return _seconds(self.retry_after_us)
+        return seconds_or_none(self.retry_after_us)
 
     @property
     def reset_after_us(self) -> int | None:
-        """Microseconds until the binding key is as fresh; None if never by itself, 0 if no limit took part."""
+        """Microseconds until the binding key is as fresh: None if never by itself, 0 if there is none."""
         binding = self.binding
         if binding is None:
             return 0 if self.allowed else None
@@ -241,7 +135,7 @@ class Decision:
     @property
     def reset_after(self) -> float | None:
         """Seconds until the binding key is as fresh; None if never by itself."""
-        return _seconds(self.reset_after_us)
+        return seconds_or_none(self.reset_after_us)
 
     @property
     def wait_us(self) -> int:
@@ -265,11 +159,11 @@ class Decision:
     @property
     def retry_hint(self) -> float | None:
         """Seconds that a refused caller should be told: its ticket, never before `retry_after`."""
-        return _seconds(self.retry_hint_us)
+        return seconds_or_none(self.retry_hint_us)
 
     @property
     def retry_hint_s(self) -> int | None:
-        """Whole seconds for a `Retry-After` header: rounded up, spread over the callers; 0 only if allowed."""
+        """Whole seconds for a `Retry-After` header: rounded up, spread over callers, 0 only if allowed."""
         hints_us = self._hints()
         return None if hints_us is None else header_seconds(hints_us[1])
 
@@ -309,22 +203,37 @@ class Decision:
         binding = self.binding
         if binding is None:
             return f"{verdict} by {self._named}" if self._named else f"{verdict}; no limit applies"
-        text = f"{verdict} by {binding.rule}: {binding.remaining} of {decimal_text(Fraction(binding.limit.capacity))} left"
+        capacity = decimal_text(Fraction(binding.limit.capacity))
+        text = f"{verdict} by {binding.rule}: {binding.remaining} of {capacity} left"
         if self.allowed:
             return text + (f", wait {self.wait:g} s" if self.wait_us else "")
-        return text + (", can never pass" if self.retry_after is None else f", retry after {self.retry_after:g} s")
+        return text + (
+            ", can never pass" if self.retry_after is None else f", retry after {self.retry_after:g} s"
+        )
 
     def __repr__(self) -> str:
         return f"<Decision {self}>"
 
 
+class HotBinding(NamedTuple):
+    """What all decisions of one compiled path share."""
+
+    form: Charge
+    source: str
+    desk: TicketDesk
+    offset_ns: int
+
+
 class HotDecision(Decision):
-    """A decision of one limit as the compiled path leaves it: the figures, and no outcome until one is read."""
+    """A decision of one limit as the compiled path leaves it: the figures, and no outcome until one is read.
 
-    __slots__ = ()
+    The compiled path fills two slots; everything else is made of them on demand.
+    """
 
-    def __init__(self) -> None:  # never called: the compiled path fills the slots itself
-        raise TypeError("a HotDecision is made by the compiled path")
+    __slots__ = ("_raw", "_returned")
+
+    _raw: tuple[HotBinding, Key, int, int, int, int, int, int, Hashable]
+    _returned: dict[str, int]
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -332,15 +241,40 @@ class HotDecision(Decision):
         try:
             return self._outcomes
         except AttributeError:
-            form, key, cost, state, now_us = self._raw
-            charge = form._replace(key=key, cost=cost)
-            outcome = Outcome(charge, self.allowed, self.allowed and cost > 0, LevelState._make(state), now_us)
-            self._outcomes = (outcome,)
+            bound, key, cost, level, at_ns, busy_since_ns, given_back, gone_us, _ = self._raw
+            at_us = (at_ns + bound.offset_ns) // 1_000
+            busy_since_us = (busy_since_ns + bound.offset_ns) // 1_000
+            state = LevelState(level, at_us, busy_since_us, given_back, cast(Level, bound.form.limit.law))
+            now_us = at_us + min(0, gone_us)
+            charge = bound.form._replace(key=key, cost=cost * MILLI)
+            self._outcomes = (Outcome(charge, self.allowed, self.allowed, state, now_us),)
             return self._outcomes
 
+    @property
+    def source(self) -> str:  # type: ignore[override]  # a slot of the general decision
+        """Who decided: the store's name."""
+        return self._raw[0].source
 
-def _seconds(us: int | None) -> float | None:
-    return None if us is None else seconds(us)
+    @property
+    def returned(self) -> dict[str, int]:  # type: ignore[override]  # a slot of the general decision
+        """What was given back of this decision, by rule, in the law's units. The limiter keeps it."""
+        try:
+            return self._returned
+        except AttributeError:
+            self._returned = {}
+            return self._returned
+
+    @property
+    def _desk(self) -> TicketDesk:  # type: ignore[override]  # a slot of the general decision
+        return self._raw[0].desk
+
+    @property
+    def _caller(self) -> Hashable:  # type: ignore[override]  # a slot of the general decision
+        return self._raw[8]
+
+    @property
+    def _named(self) -> str:  # type: ignore[override]  # a slot of the general decision
+        return ""
 
 
 def _frees_in(outcome: Outcome) -> float:
