@@ -227,6 +227,8 @@ class _Composer:
             )
             return None
         value = self._scalar(event, line, at)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = Node(value, line)
         if isinstance(value, str):
             return value
         if value is not UNREADABLE:
