@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance.stories.telling import (
+    NEVER,
     Json,
     bucket,
     case,

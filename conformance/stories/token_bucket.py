@@ -21,7 +21,7 @@ ABOUT = "The token bucket. Leaky meter and queue give the same verdicts with the
 
 
 PASS = {0, 1, 2, 4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40, 44, 47}
-"""Tenths of a second at which one token is there: the first three, then each third of a second, rounded up."""
+"""Tenths of a second at which one token is there: the first three, then each third of a second."""
 
 
 def cases() -> list[Json]:

@@ -22,6 +22,16 @@ from tests.oracle.carry import WAYS
 SEEDS = range(200)
 
 
+def largest(capacities: list[Fraction]) -> Fraction:
+    """The most that one of the limits admits at once."""
+    return max(capacities)
+
+
+def together(capacities: list[Fraction]) -> Fraction:
+    """What all the limits admit at once, one after another."""
+    return sum(capacities, Fraction(0))
+
+
 def test_the_checker_knows_the_bound() -> None:
     """Capacity 3 at one a microsecond: five in two microseconds may be, six are one too many."""
     three_then_one_each = [(at_us, Fraction(cost), Fraction(0)) for at_us, cost in ((7, 3), (8, 1), (9, 1))]
@@ -68,29 +78,29 @@ def test_debts_keep_their_bound(max_debt: int | None) -> None:
 @pytest.mark.parametrize("changes", [1, 2, 4])
 def test_the_level_is_never_forgiven(way: str, changes: int) -> None:
     """strict and keep_level: the largest capacity + the largest rate * time, over any number of changes."""
-    assert [seed for seed in SEEDS if carry_excess(seed, way, changes, max) > 0] == []
+    assert [seed for seed in SEEDS if carry_excess(seed, way, changes, largest) > 0] == []
 
 
 @pytest.mark.parametrize("way", ["keep_tokens", "proportional"])
 def test_one_change_buys_nothing(way: str) -> None:
     """keep_tokens and proportional: the larger capacity + the larger rate * time, over one change."""
-    assert [seed for seed in SEEDS if carry_excess(seed, way, 1, max) > 0] == []
+    assert [seed for seed in SEEDS if carry_excess(seed, way, 1, largest) > 0] == []
 
 
 @pytest.mark.parametrize(("way", "seed"), [("keep_tokens", 612), ("proportional", 612)])
 def test_changes_there_and_back_can_refill(way: str, seed: int) -> None:
     """A small limit between two large ones drains soon; then the key is fresh, and the burst comes twice."""
-    assert carry_excess(seed, way, 2, max) > 0
+    assert carry_excess(seed, way, 2, largest) > 0
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("changes", [1, 2, 4])
 def test_no_way_gives_more_than_all_capacities(way: str, changes: int) -> None:
     """Each change hands out at most the new capacity: the sum of all capacities + the largest rate * time."""
-    assert [seed for seed in SEEDS if carry_excess(seed, way, changes, sum) > 0] == []
+    assert [seed for seed in SEEDS if carry_excess(seed, way, changes, together) > 0] == []
 
 
 def test_reset_hands_out_each_capacity() -> None:
     """reset: the sum of the capacities is reached, and the larger one alone passed."""
-    assert max(carry_excess(seed, "reset", 1, sum) for seed in SEEDS) == 0
-    assert sum(carry_excess(seed, "reset", 1, max) > 0 for seed in SEEDS) > len(SEEDS) // 4
+    assert max(carry_excess(seed, "reset", 1, together) for seed in SEEDS) == 0
+    assert sum(carry_excess(seed, "reset", 1, largest) > 0 for seed in SEEDS) > len(SEEDS) // 4

@@ -6,7 +6,6 @@ import json
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 
@@ -15,22 +14,21 @@ from tests.oracle.level import Level, Queue
 from tests.oracle.log import Log
 from tests.oracle.machine import Machine, Receipt
 from tests.oracle.model import MACHINES, Answer, Model
-from tests.oracle.play import differences
+from tests.oracle.play import Case, differences
 from tests.oracle.windows import Fixed, Sliding
 
 TABLES = sorted((Path(__file__).parents[2] / "conformance").glob("*.json"))
-CASES = [
-    pytest.param(case, id=f"{table.stem}: {case['name']}")
+TOLD: list[tuple[str, Case]] = [
+    (f"{table.stem}: {case['name']}", case)
     for table in TABLES
     for case in json.loads(table.read_text(encoding="utf-8"))["cases"]
 ]
-SHORT = [
-    param.values[0] for param in CASES if len(param.values[0]["steps"]) <= 40 and "limit" in param.values[0]
-]
+CASES = [pytest.param(case, id=name) for name, case in TOLD]
+SHORT = [case for _, case in TOLD if len(case["steps"]) <= 40 and "limit" in case]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_oracle_meets_every_expectation_of(case: dict[str, Any]) -> None:
+def test_the_oracle_meets_every_expectation_of(case: Case) -> None:
     """Every field of every step of the table is what the oracle answers."""
     assert differences(case) == []
 

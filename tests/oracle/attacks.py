@@ -17,6 +17,8 @@ from tests.oracle.machine import STEP_US, Receipt
 from tests.oracle.model import Answer, Model
 from tests.oracle.reading import rate_per_us
 
+Bound = Callable[[list[Fraction]], Fraction | int]
+
 RATES = ("1/s", "5/s", "1/3s", "7/s", "166.666/s", "80000/s", "1/30day", "0/s")
 CAPACITIES = (1, 2, 3, 5, 10, 20, 100)
 MILLI = 1000
@@ -44,7 +46,7 @@ def refund_excess(seed: int, *, give_back: str = "bounded", model: type[Model] =
     return worst_excess(_admissions(taken), capacity, rate)
 
 
-def carry_excess(seed: int, way: str, changes: int, bound: Callable[[list[Fraction]], Fraction]) -> Fraction:
+def carry_excess(seed: int, way: str, changes: int, bound: Bound) -> Fraction:
     """How far a caller gets beyond bound(capacities) + largest rate * time over so many changes of the limit.
 
     The limit is changed at random instants, and whatever comes next is the first touch.
@@ -62,7 +64,7 @@ def carry_excess(seed: int, way: str, changes: int, bound: Callable[[list[Fracti
             now_us += max(0, _pause_us(chance, capacities[index], chance.choice(rates)))
             answers = _take_all(key, now_us) if greedy else _take(chance, key, now_us)
             taken += [answer for answer in answers if answer.receipt]
-    return worst_excess(_admissions(taken), bound(capacities), max(rates))
+    return worst_excess(_admissions(taken), Fraction(bound(capacities)), max(rates))
 
 
 def debt_excess(seed: int, *, max_debt: int | None) -> Fraction:
