@@ -1,0 +1,76 @@
+"""Keys: who is limited, as attribute values encoded so that no two different ones ever meet.
+
+A single text is its own key. Everything else (several values, bytes, numbers, an absent value) becomes
+bytes in which every part states its type and length, so ("a", "b_c") is not ("a_b", "c"), 1 is not
+"1", and no separator can be smuggled in. Text is compared as it is: composed and decomposed letters
+differ, and so do upper and lower case.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from tidegate.errors import InvalidKey
+
+Key: TypeAlias = str | bytes
+
+KEY_BYTES_MOST = 4_096
+"""The longest key, encoded. Longer ones are an error: hash what is longer."""
+
+_TYPES = "str, bytes, int, None, or a tuple of these"
+
+
+def key_of(values: tuple[object, ...]) -> Key:
+    """The key that these attribute values make; None is an absent value. Raises InvalidKey."""
+    if len(values) == 1:
+        value = values[0]
+        if type(value) is str:
+            return _checked(value)
+        if isinstance(value, tuple):
+            return key_of(value)
+    encoded = b"".join(_part(value) for value in values)
+    if len(encoded) > KEY_BYTES_MOST:
+        raise _too_long(len(encoded))
+    if len(values) == 1 and isinstance(values[0], str):  # a subclass of str is its text
+        return _checked(str.__str__(values[0]))
+    return encoded
+
+
+def bare_key(key: object) -> tuple[object, ...]:
+    """The values of a key that was given as it is, not as attributes. Raises InvalidKey if it is empty."""
+    if key == "" or key == b"" or key == ():
+        raise InvalidKey(f"key is {key!r}; an empty key names nobody. For one shared budget use a rule with by=()")
+    return key if isinstance(key, tuple) else (key,)
+
+
+def present(value: object) -> object:
+    """An attribute's value; empty and blank text counts as absent, so that it is one shared budget."""
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _checked(text: str) -> str:
+    if len(text) * 4 > KEY_BYTES_MOST:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > KEY_BYTES_MOST:
+            raise _too_long(size)
+    return text
+
+
+def _too_long(size: int) -> InvalidKey:
+    return InvalidKey(f"key has {size} bytes; the most is {KEY_BYTES_MOST}, so use a digest of what is longer")
+
+
+def _part(value: object) -> bytes:
+    if value is None:
+        return b"n"
+    if isinstance(value, str):
+        body, kind = value.encode("utf-8", "surrogatepass"), b"s"
+    elif isinstance(value, bytes):
+        body, kind = bytes(value), b"b"
+    elif isinstance(value, int) and not isinstance(value, bool):
+        body, kind = b"%d" % value, b"i"
+    elif isinstance(value, tuple):
+        body, kind = b"".join(_part(part) for part in value), b"t"
+    else:
+        raise InvalidKey(f"key part is {value!r} of type {type(value).__name__}; a key is made of {_TYPES}")
+    return b"%b%d:%b" % (kind, len(body), body)

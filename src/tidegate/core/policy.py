@@ -1,0 +1,131 @@
+"""A policy: rules in order, and what they ask of one request.
+
+A request meets every rule that matches it, all-or-nothing. The first matching rule of mode "deny" or
+"bypass" decides without asking any limit. Which charges a request makes is a pure function of its
+attributes; what they add up to is decided where the state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from tidegate.core.decision import Charge
+from tidegate.core.keys import bare_key, key_of, present
+from tidegate.core.limits import Limit
+from tidegate.core.match import Attributes
+from tidegate.core.rule import Rule, check_cost
+from tidegate.errors import InvalidKey, PolicyError
+
+ONLY_RULE = "limit"
+"""The name of the rule that is made of a limit given alone; its key is the attribute `key`."""
+
+RULES_MOST = 1_000
+
+
+class Plan(NamedTuple):
+    """What a policy asks of one request: charges, or a rule that decides without any."""
+
+    charges: list[Charge]
+    decided_by: Rule | None = None
+
+
+class Policy:
+    """An ordered set of rules. Immutable; iterating gives the rules.
+
+    Raises PolicyError for two rules of one name, or for what is no rule.
+    """
+
+    __slots__ = ("_named", "bare", "rules")
+
+    rules: tuple[Rule, ...]
+    bare: bool
+    """Whether a plain key is meant by some rule, so that `hit("org-42")` makes sense."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        if isinstance(rules, Rule | Limit):
+            raise PolicyError(f"a policy is a list of rules; write Policy([{rules!r}]) or Policy.of(...)")
+        self.rules = tuple(rules)
+        self._named: dict[str, Rule] = {}
+        for position, rule in enumerate(self.rules, 1):
+            if not isinstance(rule, Rule):
+                raise PolicyError(f"entry {position} of the policy is {rule!r}; write Rule(name, limit, by=(...))")
+            if rule.name in self._named:
+                raise PolicyError(f"two rules are called {rule.name!r}; a name is what keeps their budgets apart")
+            self._named[rule.name] = rule
+        if len(self.rules) > RULES_MOST:
+            raise PolicyError(f"the policy has {len(self.rules)} rules; the most is {RULES_MOST}")
+        self.bare = all(set(rule.by) <= {"key"} and not rule.match for rule in self.rules)
+
+    @classmethod
+    def of(cls, given: Policy | Rule | Limit | Iterable[Rule]) -> Policy:
+        """The policy itself, or one made of a single limit or of rules.
+
+        A limit alone becomes a rule called "limit" with the plain key as its budget.
+        """
+        if isinstance(given, Policy):
+            return given
+        if isinstance(given, Limit):
+            return cls([Rule(ONLY_RULE, given, by=("key",))])
+        if isinstance(given, Rule):
+            return cls([given])
+        if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+            raise PolicyError(f"policy is {given!r}; give a limit such as TokenBucket(20, '5/s'), or Policy([Rule(...)])")
+        rules = list(given)
+        if any(isinstance(rule, Limit) for rule in rules):
+            raise PolicyError("several limits need names: write Policy([Rule('second', limit), Rule('day', limit)])")
+        return cls(rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __getitem__(self, name: str) -> Rule:
+        return self._named[name]
+
+    def __eq__(self, other: object) -> bool:
+        return self.rules == other.rules if isinstance(other, Policy) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.rules)
+
+    def __reduce__(self) -> tuple[type[Policy], tuple[tuple[Rule, ...]]]:
+        return Policy, (self.rules,)
+
+    def __repr__(self) -> str:
+        return f"Policy({list(self.rules)!r})"
+
+    def attributes(self, key: object) -> Attributes:
+        """The attributes that a call's key means: a mapping as it is, a plain key as {"key": key}.
+
+        Raises InvalidKey for an empty key, and for a plain one that no rule asks for.
+        """
+        if isinstance(key, Mapping):
+            return key
+        if not self.bare:
+            names = sorted({name for rule in self.rules for name in rule.by})
+            raise InvalidKey(
+                f"key is {key!r}, but this policy looks at attributes; "
+                f"pass a mapping, for instance {{{', '.join(f'{name!r}: ...' for name in names)}}}"
+            )
+        return {"key": bare_key(key)}
+
+    def plan(self, attributes: Attributes, cost: int) -> Plan:
+        """The charges of a request whose call states `cost` thousandths.
+
+        Raises InvalidKey, CostError, and whatever a cost or override function raises.
+        """
+        charges: list[Charge] = []
+        for rule in self.rules:
+            if rule.matches is not None and not rule.matches(attributes):
+                continue
+            if rule.limit is None:
+                return Plan([], rule)
+            key = key_of(tuple([present(attributes.get(name)) for name in rule.by]))
+            limit = rule.limit_for(attributes, key)
+            taken = rule.cost_of(attributes, cost)
+            check_cost(limit, taken, rule.name)
+            charges.append(Charge(rule.name, key, limit, taken, rule.mode, rule.carry))
+        return Plan(charges)

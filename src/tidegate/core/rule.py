@@ -1,0 +1,204 @@
+"""A rule: a limit bound to the attributes of a request.
+
+A rule is checked when it is made, and compiled to plain functions: whether it speaks of a request, what
+the request costs, which limit its key has. Only what a caller's own functions return (a cost, an
+override) is checked as it comes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from typing import Any, Literal, TypeAlias, get_args
+
+from tidegate.core.carry import WAYS, Carry
+from tidegate.core.decision import Mode
+from tidegate.core.keys import Key, key_of
+from tidegate.core.law import EXACT
+from tidegate.core.limits import Limit, SlidingLog
+from tidegate.core.match import Attributes, Pattern, matcher, route_table
+from tidegate.errors import CostError, CostTooLarge, PolicyError
+from tidegate.units import MILLI, Number, decimal_text, milli
+
+CostOf: TypeAlias = Number | Mapping[str, Number] | Callable[[Attributes], Number]
+LimitOf: TypeAlias = Mapping[Any, Limit] | Callable[[Attributes], Limit | None]
+
+_MODES = get_args(Mode)
+_NAME_BYTES_MOST = 200
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A limit bound to the attributes of a request. Immutable.
+
+    Args:
+        name: what errors, headers and metrics call it; unique in a policy.
+        limit: the limit; None only for the modes "deny" and "bypass".
+        by: the attributes whose values make the key; () is one budget for all. An attribute that is
+            missing, empty or blank is one shared "absent" value.
+        match: which requests the rule speaks of, for instance
+            {"route": "POST /users/{id}", "method": ["GET", "HEAD"], "path": "/api/*"}. None: all.
+        cost: what a request costs here. None: what the call says. A number: always that. A table
+            {"POST /exports": 5}: by route, other routes cost what the call says. A function of the
+            attributes: what it returns.
+        mode: "enforce"; "shadow" decides and reports but never refuses, and never blocks or charges the
+            others; "deny" refuses what matches; "bypass" lets it pass all rules. Of several deny and bypass
+            rules that match, the first decides.
+        overrides: other limits for some keys: {"acme": limit} by the value of `by` (a tuple where `by` has
+            several), or a function of the attributes that returns a limit or None.
+        strict: a spending cap: settling never charges more than was reserved.
+        max_debt: how far settling may overdraw, in tokens; by default the capacity, 0 if strict.
+        give_back: "bounded" (a refund never buys a second burst) or "full" (all that is still there comes
+            back; in any interval capacity + rate * d + what was returned in it may pass).
+        carry: how state is taken over when the limit changes; see `core/carry.py` for the bound of each.
+
+    Raises:
+        PolicyError: the parts contradict each other; the message names the rule and the way out.
+    """
+
+    name: str
+    limit: Limit | None = None
+    by: tuple[str, ...] = ()
+    match: Mapping[str, Pattern] | None = field(default=None, kw_only=True, hash=False)
+    cost: CostOf | None = field(default=None, kw_only=True, hash=False)
+    mode: Mode = field(default="enforce", kw_only=True)
+    overrides: LimitOf | None = field(default=None, kw_only=True, hash=False)
+    strict: bool = field(default=False, kw_only=True)
+    max_debt: Number | None = field(default=None, kw_only=True)
+    give_back: Literal["bounded", "full"] = field(default="bounded", kw_only=True)
+    carry: Carry = field(default="strict", kw_only=True)
+
+    matches: Callable[[Attributes], bool] | None = field(init=False, repr=False, compare=False)
+    """Whether the rule speaks of a request; None: of every one."""
+    limit_for: Callable[[Attributes, Key], Limit] = field(init=False, repr=False, compare=False)
+    """The limit of one key: the override for it if there is one, else the rule's."""
+    cost_of: Callable[[Attributes, int], int] = field(init=False, repr=False, compare=False)
+    """What a request costs here, in thousandths; the second argument is what the call said."""
+    debt: int | None = field(init=False, repr=False, compare=False)
+    """How far settling may overdraw, in thousandths; None: as far as the capacity of the limit."""
+
+    def __post_init__(self) -> None:
+        self._check()
+        keep = partial(object.__setattr__, self)
+        keep("by", self._attribute_names())
+        keep("matches", matcher(self.match, self.name) if self.match else None)
+        keep("cost_of", self._compiled_cost())
+        keep("limit_for", self._compiled_limit())
+        keep("debt", self._compiled_debt())
+
+    def _check(self) -> None:
+        name = self.name
+        if not isinstance(name, str) or not name.strip() or len(name.encode("utf-8", "replace")) > _NAME_BYTES_MOST:
+            raise PolicyError(f"rule name is {name!r}; write a text of 1 to {_NAME_BYTES_MOST} bytes")
+        if self.mode not in _MODES:
+            raise self._error(f"mode is {self.mode!r}; write one of {', '.join(_MODES)}")
+        if self.mode in ("deny", "bypass"):
+            if self.limit is not None:
+                raise self._error(f"mode {self.mode!r} asks no limit; leave the limit out")
+        elif not isinstance(self.limit, Limit):
+            raise self._error(f"limit is {self.limit!r}; give one limit, for instance TokenBucket(20, '5/s')")
+        if self.carry not in WAYS:
+            raise self._error(f"carry is {self.carry!r}; write one of {', '.join(WAYS)}")
+        if self.give_back not in ("bounded", "full"):
+            raise self._error(f"give_back is {self.give_back!r}; write 'bounded' or 'full'")
+        if self.match is not None and not isinstance(self.match, Mapping):
+            raise self._error(f"match is {self.match!r}; write a mapping of attributes, such as {{'method': 'POST'}}")
+        for hook in (self.cost, self.overrides):
+            if inspect.iscoroutinefunction(hook):
+                raise self._error("cost and overrides are asked inside the decision; give a plain function, not an async one")
+
+    def _attribute_names(self) -> tuple[str, ...]:
+        names = self.by
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise self._error(f"by is {names!r}; write a list of attributes, such as [{str(names)!r}], or [] for one budget")
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise self._error(f"by names {name!r}; an attribute is a text")
+        if len(set(names)) < len(names):
+            raise self._error(f"by is {list(names)}; each attribute counts once")
+        return tuple(names)
+
+    def _compiled_cost(self) -> Callable[[Attributes, int], int]:
+        cost = self.cost
+        if cost is None:
+            return lambda attributes, called: called
+        if isinstance(cost, Mapping):
+            costs = {route: self._constant(of_route) for route, of_route in cost.items()}
+            route_of = route_table(list(cost), self.name)
+
+            def of_table(attributes: Attributes, called: int) -> int:
+                route = route_of(attributes)
+                return called if route is None else costs[route]
+
+            return of_table
+        if callable(cost):
+            return lambda attributes, called: milli(cost(attributes), f"cost of rule {self.name!r}")
+        constant = self._constant(cost)
+        return lambda attributes, called: constant
+
+    def _constant(self, cost: Number) -> int:
+        """A cost that stands in the rule: one that could never pass is an error here and not at a request."""
+        try:
+            thousandths = milli(cost)
+        except CostError as error:
+            raise self._error(str(error)) from None
+        if self.limit is not None:
+            check_cost(self.limit, thousandths, self.name)
+            if thousandths > self.limit.law.capacity:
+                raise CostTooLarge(
+                    f"rule {self.name!r}: cost {cost} is above the capacity {decimal_text(Fraction(self.limit.capacity))}, "
+                    "so it could never pass; raise the capacity or lower the cost"
+                )
+        return thousandths
+
+    def _compiled_limit(self) -> Callable[[Attributes, Key], Limit]:
+        limit, overrides = self.limit, self.overrides
+        if limit is None or overrides is None:
+            return lambda attributes, key: limit  # type: ignore[return-value]  # deny and bypass are never asked
+        if isinstance(overrides, Mapping):
+            table = {self._override_key(value): self._override(other) for value, other in overrides.items()}
+            return lambda attributes, key: table.get(key, limit)
+        if not callable(overrides):
+            raise self._error(f"overrides is {overrides!r}; write a mapping from key to limit, or a function")
+
+        def found(attributes: Attributes, key: Key) -> Limit:
+            other = overrides(attributes)
+            return limit if other is None else self._override(other)
+
+        return found
+
+    def _override_key(self, value: object) -> Key:
+        values = value if isinstance(value, tuple) else (value,)
+        if not self.by or len(values) != len(self.by):
+            raise self._error(f"overrides names {value!r}; write one value for each of by={list(self.by)}")
+        return key_of(values)
+
+    def _override(self, limit: object) -> Limit:
+        if not isinstance(limit, Limit):
+            raise self._error(f"override is {limit!r}; give a limit, for instance TokenBucket(100, '50/s')")
+        return limit
+
+    def _compiled_debt(self) -> int | None:
+        if self.strict and self.max_debt:
+            raise self._error("a strict rule never settles above what was reserved; leave max_debt out")
+        if self.strict or self.max_debt is None:
+            return 0 if self.strict else None
+        try:
+            debt = milli(self.max_debt, "max_debt")
+        except CostError as error:
+            raise self._error(str(error)) from None
+        if self.limit is not None and 2 * (self.limit.law.capacity + debt) * self.limit.law.grain >= EXACT:
+            raise self._error(f"max_debt is {self.max_debt}; with this limit it does not fit the exact integers")
+        return debt
+
+    def _error(self, text: str) -> PolicyError:
+        return PolicyError(f"rule {self.name!r}: {text}")
+
+
+def check_cost(limit: Limit, cost: int, rule: str) -> None:
+    """Raise CostError if the limit cannot count a cost of so many thousandths."""
+    if cost % MILLI and isinstance(limit, SlidingLog):
+        raise CostError(f"rule {rule!r}: cost {decimal_text(Fraction(cost, MILLI))}; a sliding log counts whole tokens")

@@ -1,0 +1,106 @@
+"""Tickets: refused callers are told to come back one after another, not all at once.
+
+A key's exact `retry_after` is the same for all who are refused together, and whoever obeys it obeys
+it to the second, in a herd. So every refused caller gets a later place of its own in a line that is
+kept beside the level and never in it:
+
+    place = max(end of the line, now + need);  end of the line = place + stride;  hint = place - now
+
+The stride is the time in which the cost is earned again. Who asks again before its place has come
+keeps it; who asks at or after it and is refused gets a new, later one, with twice the stride each
+time. It is a hint and no reservation: a caller that comes early is served if tokens are there.
+
+Two lines are kept for each key: one to the microsecond, and one for headers in whole seconds, whose
+stride is at least cost / capacity of a second, since a whole second releases all its places at once.
+The desk lives in one process, forgets the oldest first, and is not needed for any verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple, TypeVar
+
+from tidegate.core.limits import Limit
+from tidegate.units import MILLI, US_PER_S, div_ceil
+
+HINT_US_MOST = 60 * US_PER_S
+"""No hint is later than this, unless the exact wait is: several client libraries ignore longer ones."""
+
+DOUBLINGS_MOST = 4
+
+V = TypeVar("V")
+
+
+class Place(NamedTuple):
+    """A caller's place in the two lines of a key, and how often it has obeyed one in vain."""
+
+    at_us: int
+    at_whole_us: int
+    in_vain: int
+
+
+class TicketDesk:
+    """The lines of one process: at most `lines_most` keys and `places_most` callers are remembered.
+
+    `lock` guards the lines where several threads share a desk.
+    """
+
+    def __init__(
+        self,
+        lines_most: int = 10_000,
+        places_most: int = 100_000,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self._ends: dict[Hashable, tuple[int, int]] = {}
+        self._places: dict[Hashable, Place] = {}
+        self._lines_most = lines_most
+        self._places_most = places_most
+        self._lock = lock if lock is not None else nullcontext()
+
+    def __len__(self) -> int:
+        return len(self._ends) + len(self._places)
+
+    def hints_us(
+        self, limit: Limit, line: Hashable, caller: Hashable, cost: int, need_us: int, now_us: int
+    ) -> tuple[int, int]:
+        """How long a caller refused at `now_us` should stay away: exactly, and for a header in whole seconds.
+
+        `need_us` is its exact retry_after; no hint is earlier. `line` names the rule and key, `cost` is in
+        thousandths. Without a `caller` every refusal counts as another one's.
+        """
+        with self._lock:
+            place = self._places.get((line, caller)) if caller is not None else None
+            if place is None or place.at_us <= now_us or place.at_us - now_us > need_us + HINT_US_MOST:
+                place = self._next_place(limit, line, place, cost, need_us, now_us)
+                if caller is not None:
+                    _remember(self._places, (line, caller), place, self._places_most)
+        return max(need_us, place.at_us - now_us), max(need_us, place.at_whole_us - now_us)
+
+    def _next_place(
+        self, limit: Limit, line: Hashable, last: Place | None, cost: int, need_us: int, now_us: int
+    ) -> Place:
+        came_back = last is not None and 0 <= now_us - last.at_us <= HINT_US_MOST
+        in_vain = last.in_vain + 1 if last is not None and came_back else 0
+        end_us, end_whole_us = self._ends.get(line, (0, 0))
+        first_us, last_us = now_us + need_us, now_us + max(need_us, HINT_US_MOST)
+        at_us, at_whole_us = min(max(end_us, first_us), last_us), min(max(end_whole_us, first_us), last_us)
+        stride_us = _earned_in_us(limit, cost) << min(in_vain, DOUBLINGS_MOST)
+        stride_whole_us = max(stride_us, div_ceil(cost * US_PER_S, limit.law.capacity))
+        _remember(self._ends, line, (at_us + stride_us, at_whole_us + stride_whole_us), self._lines_most)
+        return Place(at_us, at_whole_us, in_vain)
+
+
+def _earned_in_us(limit: Limit, cost: int) -> int:
+    """The time in which a cost in thousandths is earned again, at the rate or at quota per window."""
+    if limit.quota_window_us is None:
+        return 0
+    return div_ceil(cost * limit.quota_window_us, limit.law.capacity)
+
+
+def _remember(table: dict[Hashable, V], key: Hashable, value: V, most: int) -> None:
+    """Put it in as the newest; above `most` entries the oldest is forgotten."""
+    table.pop(key, None)
+    table[key] = value
+    if len(table) > most:
+        del table[next(iter(table))]
