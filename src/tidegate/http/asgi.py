@@ -21,22 +21,21 @@ one start message, chunks pass as they come, exceptions pass unchanged, and scop
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tidegate.http.attributes import Request, Value
+from tidegate.http.attributes import Request, added
 from tidegate.http.charge import STATUS_OF_ERROR, STATUS_OF_LEAVING, ChargeHook
-from tidegate.http.fields import Draft, Legacy, Pairs
-from tidegate.http.guard import MARK, AttributesSetting, Guard, added, attributes_setting, check_hook, is_async
-from tidegate.http.problem import Answer
+from tidegate.http.guard import MARK, AttributesSetting, Guard, attributes_setting, check_hook, is_async
 from tidegate.units import Duration, Number, milli
 
 if TYPE_CHECKING:
     from tidegate.core.decision import Decision
+    from tidegate.http.fields import Draft, Legacy, Pairs
     from tidegate.http.keys import ClientAddress
+    from tidegate.http.problem import Answer
     from tidegate.limiter import AsyncLimiter, Limiter
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -45,9 +44,10 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_STARTS = frozenset(("http.response.start", "websocket.accept", "websocket.http.response.start"))
+_LIMITED = frozenset(("http", "websocket"))
+_ANSWERS = frozenset(("http.response.start", "websocket.http.response.start"))
+_STARTS = _ANSWERS | {"websocket.accept"}
 _POLICY_VIOLATION = 1008
-_log = logging.getLogger(__name__)
 
 
 class RateLimitMiddleware:
@@ -125,12 +125,17 @@ class RateLimitMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Decide, then run the application or answer in its place."""
         kind = scope["type"]
-        if kind != "http" and kind != "websocket":
+        if kind not in _LIMITED:
             return await self.app(scope, receive, send)
         marks = scope.get(MARK)
         if marks is not None and id(self._limiter) in marks:
             return await self.app(scope, receive, send)
-        if self._exempt_preflight and kind == "http" and scope["method"] == "OPTIONS" and _is_preflight(scope):
+        if (
+            self._exempt_preflight
+            and kind == "http"
+            and scope["method"] == "OPTIONS"
+            and _is_preflight(scope)
+        ):
             return await self.app(scope, receive, send)
         if self._exempt is not None and await _result(self._exempt(scope)):
             return await self.app(scope, receive, send)
@@ -172,7 +177,9 @@ class RateLimitMiddleware:
 
         return send_with_fields
 
-    def _headers(self, theirs: Iterable[tuple[bytes, bytes]], decision: Decision) -> list[tuple[bytes, bytes]]:
+    def _headers(
+        self, theirs: Iterable[tuple[bytes, bytes]], decision: Decision
+    ) -> list[tuple[bytes, bytes]]:
         theirs = list(theirs)
         ours = self._guard.pairs(decision)
         for name, _ in theirs:
@@ -183,8 +190,10 @@ class RateLimitMiddleware:
         theirs += [(encoded[name], value.encode("ascii")) for name, value in ours]
         return theirs
 
-    async def _run_charged(self, reservation: Any, wait_us: int, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application and settle once: when its last chunk is about to leave, or however else it ends.
+    async def _run_charged(
+        self, reservation: Any, wait_us: int, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Run the application and settle once: when its last chunk is about to leave, or however it ends.
 
         Before the last chunk, so that a caller who has the whole answer finds it settled.
         """
@@ -203,7 +212,7 @@ class RateLimitMiddleware:
         async def send_counting(message: Message) -> None:
             nonlocal status, body_bytes
             kind = message["type"]
-            if kind == "http.response.start" or kind == "websocket.http.response.start":
+            if kind in _ANSWERS:
                 status = message["status"]
             elif kind == "websocket.accept":
                 status = 101
@@ -223,13 +232,13 @@ class RateLimitMiddleware:
             left = isinstance(error, asyncio.CancelledError)
             try:
                 await settle(status if status is not None else STATUS_OF_LEAVING if left else STATUS_OF_ERROR)
-            except Exception as broken:
+            except Exception as broken:  # noqa: BLE001  # the application's own exception is the one to raise
                 error.add_note(f"besides, charging by the response failed: {broken!r}")
             raise
         await settle(STATUS_OF_ERROR if status is None else status)
 
     async def _settle(self, reservation: Any, status: int, body_bytes: int, elapsed_s: float) -> None:
-        """Give back what was not used, or take what was used beyond. A charge hook that raises keeps it all."""
+        """Give back what was not used, or take what was used beyond; a hook that raises keeps it all."""
         assert self._charge is not None
         used = self._charge(status, body_bytes, elapsed_s)
         if not self._awaits and not isawaitable(used):

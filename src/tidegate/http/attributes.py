@@ -12,9 +12,10 @@ in their place, are named with where they come from:
 - A header, cookie or query parameter that is sent twice with different values is absent too. The
   application reads one of the two, and whoever may choose the other would have as many keys as wanted.
 - Bytes that are not UTF-8 are no error: header text is read as latin-1, which loses nothing.
-- What is long is shortened to its beginning and a digest, longer than any text that is let through
-  whole, so that no client can send the short form of another's value. Beginnings survive, so that
-  rules which match a prefix still do; in a path every segment does, so that templates still match.
+- A value of more than 256 bytes is shortened to its beginning and a digest, which together are longer
+  than any text that is let through whole, so no client can send the short form of another's value.
+  Beginnings survive, so that rules which match a prefix still do; in a path those of every segment, so
+  that templates still match: a long path or header is no way around a rule.
 - `route` holds the path as sent, so a rule `by=("route",)` counts each URL by itself. One budget for
   /users/1, /users/2, ... is a rule that matches the template "GET /users/{id}", or `templates` above.
 """
@@ -25,18 +26,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_plus
 
+from tidegate.core.match import route_table
 from tidegate.errors import PolicyError
-from tidegate.http.keys import ClientAddress
+from tidegate.http.keys import HEADER_NAME, ClientAddress
 
 Value: TypeAlias = str | bytes | None
 Source: TypeAlias = Mapping[str, object]
 
-VALUE_MAX = 256  # characters of a value that are kept as they are
-SEGMENT_MAX = 64  # characters of one path segment
-SEGMENTS_MAX = 32
+VALUE_BYTES_MAX = 256
+SEGMENT_BYTES_MAX = 64
+PATH_BYTES_MAX = 512
+_PLACES_MAX = 32
 _DIGEST = 32  # hexadecimal digits: 128 bits
 
 
@@ -86,10 +89,9 @@ class Attributes:
     def of(self, request: Request) -> dict[str, Value]:
         """The attributes of one request; absent ones are None."""
         method, path, headers, peer, _ = request
-        if len(path) > SEGMENT_MAX:
-            path = shortened_path(path)
-        if len(method) > SEGMENT_MAX:
-            method = shortened(method, SEGMENT_MAX)
+        if 4 * len(path) > VALUE_BYTES_MAX or 4 * len(method) > VALUE_BYTES_MAX:
+            method, path = shortened(method), shortened_path(path)
+            request = request._replace(method=method, path=path)
         client = self.client
         address = client.of(peer, headers.get(client.header, ()) if client.trusted else ())
         values: dict[str, Value] = {
@@ -105,21 +107,41 @@ class Attributes:
         return values
 
 
-def shortened(text: str, most: int = VALUE_MAX) -> str:
-    """`text`, or its first `most` characters, "~" and a digest of the whole if it is longer."""
-    return text if len(text) <= most else f"{text[:most]}~{_digest(text)}"
+def shortened(text: str, bytes_max: int = VALUE_BYTES_MAX) -> str:
+    """`text`, or if it is longer than `bytes_max` in UTF-8 its beginning, "~" and a digest of the whole."""
+    if 4 * len(text) <= bytes_max:
+        return text
+    whole = text.encode("utf-8", "surrogatepass")
+    if len(whole) <= bytes_max:
+        return text
+    return f"{whole[:bytes_max].decode('utf-8', 'ignore')}~{sha256(whole).hexdigest()[:_DIGEST]}"
 
 
 def shortened_path(path: str) -> str:
-    """`path` with long segments shortened, and what follows `SEGMENTS_MAX` segments as one."""
-    segments = path.split("/", SEGMENTS_MAX + 1)
-    if len(segments) > SEGMENTS_MAX + 1:
-        segments[-1] = f"~{_digest(segments[-1])}"
-    return "/".join([shortened(segment, SEGMENT_MAX) for segment in segments])
+    """`path`, or if it is long the same with long segments shortened, and then its end if need be."""
+    if len(path.encode("utf-8", "surrogatepass")) <= VALUE_BYTES_MAX:
+        return path
+    return shortened(
+        "/".join([shortened(segment, SEGMENT_BYTES_MAX) for segment in path.split("/")]), PATH_BYTES_MAX
+    )
 
 
-def _digest(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+def added(values: dict[str, Value], more: object) -> dict[str, Any]:
+    """The attributes with what a hook returned, shortened like the rest.
+
+    Raises TypeError if that is no mapping: a broken hook must not look like one that adds nothing.
+    """
+    if not isinstance(more, Mapping):
+        raise TypeError(f"the attributes hook returned {more!r}; it must return a mapping of names to values")
+    merged: dict[str, Any] = dict(values)
+    for name, value in more.items():
+        if isinstance(value, str):
+            merged[name] = shortened(value)
+        elif isinstance(value, bytes) and len(value) > VALUE_BYTES_MAX:
+            merged[name] = sha256(value).digest()
+        else:
+            merged[name] = value
+    return merged
 
 
 _KINDS = ("header", "cookie", "query", "path_segment", "host_label", "templates", "value")
@@ -130,7 +152,9 @@ def _reader(name: object, source: object) -> tuple[Reader, str | None]:
     if not isinstance(name, str) or not name:
         raise PolicyError(f"attribute {name!r} has no name; write text")
     if not isinstance(source, Mapping):
-        raise PolicyError(f"attribute {name!r} comes from {source!r}; write for instance {{'header': 'X-Org'}}")
+        raise PolicyError(
+            f"attribute {name!r} comes from {source!r}; write for instance {{'header': 'X-Org'}}"
+        )
     kinds = [kind for kind in source if kind != "digest"]
     for kind in kinds:
         if kind not in _KINDS:
@@ -138,7 +162,9 @@ def _reader(name: object, source: object) -> tuple[Reader, str | None]:
             hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(_KINDS)}"
             raise PolicyError(f"attribute {name!r} has the source {kind!r}; {hint}")
     if len(kinds) != 1:
-        raise PolicyError(f"attribute {name!r} has {len(kinds)} sources; write exactly one of {', '.join(_KINDS)}")
+        raise PolicyError(
+            f"attribute {name!r} has {len(kinds)} sources; write exactly one of {', '.join(_KINDS)}"
+        )
     digest = source.get("digest", False)
     if not isinstance(digest, bool):
         raise PolicyError(f"attribute {name!r}: digest is {digest!r}; write true or false")
@@ -149,7 +175,7 @@ def _reader(name: object, source: object) -> tuple[Reader, str | None]:
 
 def _from_header(where: str, name: object) -> tuple[Reader, str]:
     header = _text(where, name).strip().lower()
-    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9a-z-]+", header):
+    if not HEADER_NAME.fullmatch(header):
         raise PolicyError(f"{where} is {name!r}; that is no header name")
 
     def read(request: Request) -> Value:
@@ -210,18 +236,17 @@ def _from_host_label(where: str, number: object) -> tuple[Reader, None]:
 def _from_templates(where: str, templates: object) -> tuple[Reader, None]:
     if isinstance(templates, str) or not isinstance(templates, Sequence) or not templates:
         raise PolicyError(f"{where} is {templates!r}; write a list, for instance ['GET /users/{{id}}']")
-    patterns = [(_template(where, template), str(template)) for template in templates]
+    route_of = route_table([_text(where, template) for template in templates], where)
 
     def read(request: Request) -> Value:
-        route = f"{request.method} {request.path}"
-        return next((template for pattern, template in patterns if pattern.fullmatch(route)), None)
+        return route_of({"route": f"{request.method} {request.path}"})
 
     return read, None
 
 
 def _from_value(where: str, value: object) -> tuple[Reader, None]:
     text = shortened(_text(where, value))
-    return (lambda request: text), None
+    return (lambda _: text), None
 
 
 _READERS: dict[str, Callable[[str, object], tuple[Reader, str | None]]] = {
@@ -280,30 +305,6 @@ def _unquoted(value: str) -> str:
     return _OCTAL_OR_CHARACTER.sub(lambda found: chr(int(found[1], 8)) if found[1] else found[2], value[1:-1])
 
 
-def _template(where: str, template: object) -> re.Pattern[str]:
-    """A pattern for "METHOD path", where {name} is one segment, a final * the rest, no method any."""
-    text = _text(where, template).strip()
-    method, space, path = text.partition(" ")
-    if not space:
-        method, path = "", text
-    path = path.strip()
-    if not path.startswith("/"):
-        raise PolicyError(f"{where}: {template!r} has no path; write for instance 'GET /users/{{id}}'")
-    rest = path.endswith("*")
-    segments = [_segment(where, text, segment) for segment in path.removesuffix("*").split("/")]
-    pattern = "/".join(segments) + (".*" if rest else "")
-    return re.compile(f"{re.escape(method) if method else '[^ ]+'} {pattern}", re.DOTALL)
-
-
-def _segment(where: str, template: str, segment: str) -> str:
-    """A whole segment may vary or none of it: patterns within one would let a long path cost much time."""
-    if re.fullmatch(r"\{[^{}]+\}", segment):
-        return "[^/]+"
-    if re.search(r"[{}*]", segment):
-        raise PolicyError(f"{where}: {template!r}; a {{name}} fills a whole segment and a * stands at the end")
-    return re.escape(segment)
-
-
 def _text(where: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise PolicyError(f"{where} is {value!r}; write text that is not blank")
@@ -311,6 +312,6 @@ def _text(where: str, value: object) -> str:
 
 
 def _place(where: str, number: object) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= SEGMENTS_MAX:
-        raise PolicyError(f"{where} is {number!r}; count from 1, to {SEGMENTS_MAX} at most")
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _PLACES_MAX:
+        raise PolicyError(f"{where} is {number!r}; count from 1, to {_PLACES_MAX} at most")
     return number

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeAlias
 
 from tidegate.errors import PolicyError
+from tidegate.http.keys import check_range
 from tidegate.units import Number
 
 Used: TypeAlias = Number | None
@@ -33,12 +34,11 @@ def only_status(statuses: Collection[int]) -> Callable[[int, int, float], Used]:
     """
     chosen = frozenset((statuses,) if isinstance(statuses, int) else statuses)
     for status in chosen:
-        if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
-            raise PolicyError(f"status {status!r} is none; write numbers from 100 to 599, for instance {{401}}")
+        check_range("a status of only_status()", status, 100, 599)
     if not chosen:
         raise PolicyError("only_status() names no status, so nothing would ever count")
 
-    def charge(status: int, body_bytes: int, elapsed_s: float) -> Used:
+    def charge(status: int, _body_bytes: int, _elapsed_s: float) -> Used:
         return None if status in chosen else 0
 
     return charge

@@ -42,7 +42,7 @@ Draft: TypeAlias = Literal["draft-10", "draft-07", "draft-06", "draft-03", "off"
 Legacy: TypeAlias = Literal["off", "seconds", "date"]
 Pairs: TypeAlias = list[tuple[str, str]]
 Writer: TypeAlias = Callable[["Decision"], Pairs]
-Listing: TypeAlias = Callable[["Decision"], str]
+Form: TypeAlias = Callable[["Decision", "Outcome"], Pairs]
 
 RETRY_AFTER = "Retry-After"
 EXPOSE = "Access-Control-Expose-Headers"
@@ -102,7 +102,7 @@ def field_writer(
         raise PolicyError(f"legacy is {legacy!r}; choose one of {_spoken(get_args(Legacy))}")
     if draft == "draft-03" and legacy != "off":
         raise PolicyError("draft-03 writes X-RateLimit-* itself; leave legacy off, or choose another draft")
-    parts: list[Writer] = []
+    parts: list[Form] = []
     if draft != "off":
         parts.append(_form(NAMES[draft]))
     if legacy == "seconds":
@@ -111,7 +111,9 @@ def field_writer(
         parts.append(_dated(_form(NAMES["legacy"]), NAMES["legacy"].reset, wall_clock_s))
     if len(parts) == 1:
         return _with_retry_after(parts[0])
-    return _with_retry_after(lambda decision: [pair for part in parts for pair in part(decision)])
+    return _with_retry_after(
+        lambda decision, binding: [pair for part in parts for pair in part(decision, binding)]
+    )
 
 
 def field_names(draft: Draft = "draft-10", legacy: Legacy = "off") -> tuple[str, ...]:
@@ -133,11 +135,14 @@ def policy_name(rule: str) -> str:
     if rule.isascii() and rule.isprintable() and "%" not in rule:
         return rule
     return "".join(
-        character if " " <= character <= "~" and character != "%" else _percent(character) for character in rule
+        character if " " <= character <= "~" and character != "%" else _percent(character)
+        for character in rule
     )
 
 
-def merge_fields(theirs: Sequence[tuple[str, str]], ours: Iterable[tuple[str, str]], *, now_s: float) -> Pairs:
+def merge_fields(
+    theirs: Sequence[tuple[str, str]], ours: Iterable[tuple[str, str]], *, now_s: float
+) -> Pairs:
     """The application's fields with ours added, where it may have set some of the same.
 
     One Retry-After goes out, the later one, so that neither side's is broken; a date is compared with
@@ -170,7 +175,7 @@ _ITEMS = (NAMES["draft-10"].state, NAMES["draft-10"].policy)
 
 def _goes_on(name: str, value: str) -> bool:
     """Whether the field is a list that may go on in a second line (draft 07's dictionary may not)."""
-    return name == EXPOSE or name in _ITEMS and (value[:1] == '"' or value[:1].isdigit())
+    return name == EXPOSE or (name in _ITEMS and (value[:1] == '"' or value[:1].isdigit()))
 
 
 def _one_retry_after(pairs: Pairs, ours_s: int, now_s: float) -> Pairs:
@@ -187,9 +192,10 @@ def _one_retry_after(pairs: Pairs, ours_s: int, now_s: float) -> Pairs:
     return [*rest, (RETRY_AFTER, latest)]
 
 
-def _with_retry_after(form: Writer) -> Writer:
+def _with_retry_after(form: Form) -> Writer:
     def write(decision: Decision) -> Pairs:
-        pairs = form(decision) if decision.limit is not None else []
+        binding = decision.binding
+        pairs = form(decision, binding) if binding is not None else []
         if not decision.allowed:
             hint_s = decision.retry_hint_s
             if hint_s is not None:
@@ -199,60 +205,63 @@ def _with_retry_after(form: Writer) -> Writer:
     return write
 
 
-def _form(names: Names) -> Writer:
-    """The writer of one form. `decision.limit` is a limit when it is called."""
+def _form(names: Names) -> Form:
+    """The writer of one form: from a decision and the outcome that binds."""
     listing = _policies(names)
     quota, remaining, reset = names.quota, names.remaining, names.reset
     state, policy = names.state, names.policy
 
-    def items(decision: Decision) -> Pairs:
-        said_us = decision.reset_after_us if decision.allowed else decision.retry_after_us
-        text = f'"{_escaped(decision.rule)}";{remaining}={_bounded(decision.remaining)}'
+    def items(decision: Decision, binding: Outcome) -> Pairs:
+        said_us = binding.reset_after_us if decision.allowed else binding.retry_after_us
+        text = f'"{_escaped(binding.rule)}";{remaining}={_bounded(binding.remaining)}'
         if said_us:
             text += f";{reset}={_bounded(header_seconds(said_us))}"
-        return [(policy, listing(decision)), (state, text)]
+        return [(policy, listing(decision, binding)), (state, text)]
 
-    def dictionary(decision: Decision) -> Pairs:
-        said = _reset_text(decision)
-        text = f"{quota}={_bounded(_limit(decision).quota)}, {remaining}={_bounded(decision.remaining)}"
+    def dictionary(decision: Decision, binding: Outcome) -> Pairs:
+        said = _reset_text(decision, binding)
+        text = f"{quota}={_bounded(binding.limit.quota)}, {remaining}={_bounded(binding.remaining)}"
         if said is not None:
             text += f", {reset}={said}"
-        return [(policy, listing(decision)), (state, text)]
+        return [(policy, listing(decision, binding)), (state, text)]
 
-    def triple(decision: Decision) -> Pairs:
-        said = _reset_text(decision)
-        allowance = str(_bounded(_limit(decision).quota))
-        pairs = [(quota, allowance), (remaining, str(_bounded(decision.remaining)))]
+    def triple(decision: Decision, binding: Outcome) -> Pairs:
+        said = _reset_text(decision, binding)
+        allowance = str(_bounded(binding.limit.quota))
+        pairs = [(quota, allowance), (remaining, str(_bounded(binding.remaining)))]
         if said is not None:
             pairs.append((reset, said))
         if names.listed:
             if policy:
-                pairs.append((policy, listing(decision)))
+                pairs.append((policy, listing(decision, binding)))
             else:
-                pairs[0] = (quota, f"{allowance}, {listing(decision)}")
+                pairs[0] = (quota, f"{allowance}, {listing(decision, binding)}")
         return pairs
 
     return {"items": items, "dictionary": dictionary, "triple": triple}[names.shape]
 
 
-def _reset_text(decision: Decision) -> str | None:
+def _reset_text(decision: Decision, binding: Outcome) -> str | None:
     """The reset of the older forms: on a refusal the instant that Retry-After names."""
     if not decision.allowed:
         hint_s = decision.retry_hint_s
         return None if hint_s is None else str(_bounded(max(1, hint_s)))
-    reset_us = decision.reset_after_us
+    reset_us = binding.reset_after_us
     return None if reset_us is None else str(_bounded(header_seconds(reset_us)))
 
 
-def _dated(form: Writer, reset: str, wall_clock_s: Callable[[], float]) -> Writer:
-    def write(decision: Decision) -> Pairs:
+def _dated(form: Form, reset: str, wall_clock_s: Callable[[], float]) -> Form:
+    def write(decision: Decision, binding: Outcome) -> Pairs:
         now_s = wall_clock_s()
-        return [(name, str(ceil(now_s + int(value))) if name == reset else value) for name, value in form(decision)]
+        return [
+            (name, str(ceil(now_s + int(value))) if name == reset else value)
+            for name, value in form(decision, binding)
+        ]
 
     return write
 
 
-def _policies(names: Names) -> Listing:
+def _policies(names: Names) -> Callable[[Decision, Outcome], str]:
     """A function from a decision to the list of its limits, each text made once and kept.
 
     The texts are kept by the identity of the limit (which the entry keeps alive), since hashing a
@@ -260,8 +269,8 @@ def _policies(names: Names) -> Listing:
     """
     kept: dict[tuple[str, int], tuple[Limit, str]] = {}
 
-    def text(outcome: Outcome | Decision) -> str:
-        limit = _limit(outcome)
+    def text(outcome: Outcome) -> str:
+        limit = outcome.limit
         place = (outcome.rule, id(limit))
         entry = kept.get(place)
         if entry is None:
@@ -270,16 +279,15 @@ def _policies(names: Names) -> Listing:
             entry = kept[place] = (limit, _policy_item(names, outcome.rule, limit))
         return entry[1]
 
-    def listing(decision: Decision) -> str:
+    def listing(decision: Decision, binding: Outcome) -> str:
         outcomes = decision.outcomes
-        if len(outcomes) <= 1:
-            return text(decision)
+        if len(outcomes) == 1:
+            return text(binding)
         shown = [outcome for outcome in outcomes if outcome.mode == "enforce"]
         if len(shown) > POLICIES_MAX:
-            binding = [outcome for outcome in shown if outcome.rule == decision.rule]
-            others = [outcome for outcome in shown if outcome.rule != decision.rule]
-            shown = [*binding, *others][:POLICIES_MAX]
-        return ", ".join([text(outcome) for outcome in shown]) or text(decision)
+            others = [outcome for outcome in shown if outcome is not binding]
+            shown = [binding, *others][:POLICIES_MAX]
+        return ", ".join([text(outcome) for outcome in shown])
 
     return listing
 
@@ -288,13 +296,9 @@ def _policy_item(names: Names, rule: str, limit: Limit) -> str:
     quota = _bounded(limit.quota)
     item = f'"{_escaped(rule)}";{names.quota}={quota}' if names.shape == "items" else str(quota)
     window_us = limit.quota_window_us
-    return item if window_us is None else f"{item};{names.window}={_bounded(max(1, header_seconds(window_us)))}"
-
-
-def _limit(outcome: Outcome | Decision) -> Limit:
-    limit = outcome.limit
-    assert limit is not None
-    return limit
+    return (
+        item if window_us is None else f"{item};{names.window}={_bounded(max(1, header_seconds(window_us)))}"
+    )
 
 
 @lru_cache(maxsize=_CACHED_MAX)
@@ -307,7 +311,7 @@ def _percent(character: str) -> str:
 
 
 def _bounded(number: int) -> int:
-    return number if number <= INTEGER_MAX else INTEGER_MAX
+    return min(number, INTEGER_MAX)
 
 
 def _spoken(words: Sequence[str]) -> str:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tidegate.errors import PolicyError
 from tidegate.http.attributes import Attributes, Source
 from tidegate.http.fields import EXPOSE, Draft, Legacy, Pairs, field_names, field_writer, merge_fields
-from tidegate.http.keys import ClientAddress
+from tidegate.http.keys import check_range
 from tidegate.http.problem import Answer, line_too_long, refusal
-from tidegate.units import Number, duration_us
+from tidegate.units import Duration, duration_us
 
 if TYPE_CHECKING:
     from tidegate.core.decision import Decision
+    from tidegate.http.keys import ClientAddress
     from tidegate.limiter import AsyncLimiter, Limiter
 
 MARK = "tidegate.decisions"
@@ -39,18 +40,17 @@ class Guard:
         legacy: Legacy,
         expose: bool,
         deny_status: int,
-        hold_max: object,
+        hold_max: Duration,
         wall_clock_s: Callable[[], float],
     ) -> None:
-        if isinstance(deny_status, bool) or not isinstance(deny_status, int) or not 400 <= deny_status <= 599:
-            raise PolicyError(f"deny_status is {deny_status!r}; write a status from 400 to 599, such as 403")
+        check_range("deny_status", deny_status, 400, 599)
         self._limiter = limiter
         self._deny_status = deny_status
         self._writer = field_writer(draft, legacy, wall_clock_s=wall_clock_s)
         self._wall_clock_s = wall_clock_s
         self._exposed: Pairs = [(EXPOSE, ", ".join(field_names(draft, legacy)))] if expose else []
-        self.names = frozenset((*field_names(draft, legacy), EXPOSE)) if expose else frozenset(field_names(draft, legacy))
-        self.hold_us_max = 0 if hold_max == 0 else duration_us(hold_max, "hold_max")  # type: ignore[arg-type]
+        self.names = frozenset((*field_names(draft, legacy), *(name for name, _ in self._exposed)))
+        self.hold_us_max = 0 if hold_max == 0 else duration_us(hold_max, "hold_max")
 
     def pairs(self, decision: Decision) -> Pairs:
         """The fields that go with an answer under `decision`."""
@@ -93,13 +93,6 @@ def attributes_setting(
     return Attributes(client=client), setting
 
 
-def added(values: dict[str, Any], more: object) -> dict[str, Any]:
-    """The attributes with what a hook returned; a hook that returns no mapping is an error."""
-    if not isinstance(more, Mapping):
-        raise TypeError(f"the attributes hook returned {more!r}; it must return a mapping of names to values")
-    return {**values, **more}
-
-
 def check_hook(name: str, hook: object) -> None:
     """Raise PolicyError unless `hook` is None or can be called."""
     if hook is not None and not callable(hook):
@@ -110,9 +103,4 @@ def is_async(hook: object) -> bool:
     """Whether calling `hook` makes a coroutine: an async function, method, partial or callable object."""
     while isinstance(hook, partial):
         hook = hook.func
-    return iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None))
-
-
-def constant_cost(cost: Number | Callable[[Any], Any]) -> Number | None:
-    """The cost if it is a number; None if it is a function of the request."""
-    return None if callable(cost) else cost
+    return iscoroutinefunction(hook) or (callable(hook) and iscoroutinefunction(type(hook).__call__))

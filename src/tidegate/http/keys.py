@@ -17,13 +17,15 @@ the client. What stands further left was written by the client and is not looked
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tidegate.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -32,12 +34,12 @@ UNIX = "unix"  # the word for "a peer on a UNIX socket" in a list of trusted pro
 _TAIL = 8192  # characters of a header that are looked at, from the right
 _ENTRY = 128  # the longest entry that can be an address: quotes, brackets, a zone and a port included
 _CACHED_MAX = 4096
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _PORT = re.compile(r":[0-9]{1,5}")
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # A pair or nothing, up to the semicolon. The unquoted value is wider than a token: proxies exist that
 # write for=192.0.2.43:47011 or a bare IPv6 address, and what is meant is plain.
-_PAIR = re.compile(rf'[ \t]*(?:({_TOKEN})=("(?:[^"\\]|\\.)*"|[^\s;,"=]+))?[ \t]*(?:;|\Z)', re.DOTALL)
+_PAIR = re.compile(rf'[ \t]*(?:({_WORD})=("(?:[^"\\]|\\.)*"|[^\s;,"=]+))?[ \t]*(?:;|\Z)', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class ClientAddress:
     who trusts everybody lets every client choose its own address.
     """
 
-    trusted: tuple[str, ...] = ()
+    trusted: Sequence[str] = ()
     header: str = "x-forwarded-for"
     ipv4_prefix: int = 32
     ipv6_prefix: int = 64
@@ -65,13 +67,13 @@ class ClientAddress:
             raise PolicyError(f"trusted is {self.trusted!r}; write a list, for instance [{self.trusted!r}]")
         entries = tuple(self.trusted)
         object.__setattr__(self, "trusted", entries)
-        header = self.header.strip().lower() if isinstance(self.header, str) else ""
-        if not _HEADER_NAME.fullmatch(header):
+        header = str(self.header).strip().lower()
+        if not HEADER_NAME.fullmatch(header):
             raise PolicyError(f"header is {self.header!r}; name one header, for instance 'x-forwarded-for'")
         object.__setattr__(self, "header", header)
-        _check_range("ipv4_prefix", self.ipv4_prefix, 1, 32)
-        _check_range("ipv6_prefix", self.ipv6_prefix, 1, 128)
-        _check_range("hops_max", self.hops_max, 1, 1000)
+        check_range("ipv4_prefix", self.ipv4_prefix, 1, 32)
+        check_range("ipv6_prefix", self.ipv6_prefix, 1, 128)
+        check_range("hops_max", self.hops_max, 1, 1000)
         object.__setattr__(self, "_unix", UNIX in entries)
         networks = [_network(entry) for entry in entries if entry != UNIX]
         masks = tuple((net.version, int(net.netmask), int(net.network_address)) for net in networks)
@@ -268,13 +270,14 @@ def _what_is_wrong(entry: str, error: ValueError) -> str:
         return f"trusted proxy {shown} is everybody; {_TRUST_ALL}"
     if "host bits" in str(error):
         right = ip_network(entry.strip(), strict=False)
-        return f"trusted proxy {shown} has bits set behind its prefix; write {str(right)!r} for the whole network"
+        return f"trusted proxy {shown} has bits set behind its prefix; write {str(right)!r} for the network"
     return (
         f"trusted proxy {shown} is no network or address; write for instance '10.0.0.0/8', '2001:db8::/32', "
         f"'192.0.2.7', or 'unix' for peers on a UNIX socket"
     )
 
 
-def _check_range(name: str, value: object, low: int, high: int) -> None:
+def check_range(name: str, value: object, low: int, high: int) -> None:
+    """Raise PolicyError unless `value` is a whole number from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise PolicyError(f"{name} is {value!r}; it must be a whole number from {low} to {high}")

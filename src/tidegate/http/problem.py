@@ -24,7 +24,7 @@ from tidegate.http.fields import RETRY_AFTER, Pairs, policy_name
 from tidegate.units import div_ceil, header_seconds
 
 if TYPE_CHECKING:
-    from tidegate.core.decision import Decision
+    from tidegate.core.decision import Decision, Outcome
 
 CONTENT_TYPE = "application/problem+json"
 _TYPES = "https://iana.org/assignments/http-problem-types#"
@@ -50,14 +50,15 @@ def refusal(decision: Decision, *, shared: bool = False, deny_status: int = 429)
 
     `shared` says that the binding rule counts everybody together.
     """
-    if decision.limit is None:
+    binding = decision.binding
+    if binding is None:
         detail = f'Requests like this one are blocked by the rule "{decision.rule}".'
         return _answer(deny_status, ABOUT_BLANK, detail, [decision.rule], None)
     violated = [out.rule for out in decision.outcomes if out.mode == "enforce" and not out.allowed]
     hint_us = decision.retry_hint_us
     kind = TEMPORARY_REDUCED_CAPACITY if shared and hint_us is not None else QUOTA_EXCEEDED
     status = 503 if kind is TEMPORARY_REDUCED_CAPACITY else 429
-    return _answer(status, kind, _detail(decision, hint_us), violated or [decision.rule], hint_us)
+    return _answer(status, kind, _detail(binding, hint_us), violated, hint_us)
 
 
 def line_too_long(decision: Decision, hold_us_max: int) -> Answer:
@@ -72,14 +73,12 @@ def line_too_long(decision: Decision, hold_us_max: int) -> Answer:
     return answer
 
 
-def _detail(decision: Decision, hint_us: int | None) -> str:
-    limit = decision.limit
-    assert limit is not None
-    named = f'the limit "{decision.rule}"'
+def _detail(binding: Outcome, hint_us: int | None) -> str:
+    named = f'the limit "{binding.rule}"'
     if hint_us is not None:
         again_s = header_seconds(hint_us)
         return f"Too many requests under {named}; try again in {again_s} second{'s' if again_s != 1 else ''}."
-    if decision.cost > limit.capacity:
+    if binding.cost > binding.limit.capacity:
         return f"This request costs more than {named} ever allows at once; waiting does not help."
     return f"Nothing is left under {named}, and it does not refill; waiting does not help."
 
