@@ -93,6 +93,8 @@ class Attributes:
             method, path = shortened(method), shortened_path(path)
             request = request._replace(method=method, path=path)
         client = self.client
+        if peer is not None:
+            peer = shortened(peer)  # a server may give a name instead of an address
         address = client.of(peer, headers.get(client.header, ()) if client.trusted else ())
         values: dict[str, Value] = {
             "key": address,
