@@ -425,7 +425,7 @@ def test_a_queue_with_a_charge():
 
 @pytest.mark.parametrize(
     ("settings", "error"),
-    [({"cost": -1}, CostError), ({"exempt": 1}, PolicyError), ({"draft": "x"}, PolicyError), ({"client": 3}, PolicyError)],
+    [({"cost": -1}, CostError), ({"exempt": 1}, PolicyError), ({"draft": "x"}, PolicyError)],
 )
 def test_a_wrong_setting_is_an_error_at_construction(settings: dict, error: type):
     """Before the first request."""
