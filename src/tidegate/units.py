@@ -84,7 +84,9 @@ def milli(value: Number, what: str = "cost") -> int:
     if thousandths < 0:
         raise CostError(f"{what} is {value}; it must not be negative. To give back, use refund()")
     if thousandths.denominator != 1:
-        raise CostError(f"{what} is {value}; tokens are counted in thousandths, so round it to three decimals")
+        raise CostError(
+            f"{what} is {value}; tokens are counted in thousandths, so round it to three decimals"
+        )
     return thousandths.numerator
 
 
@@ -119,7 +121,9 @@ def _duration_us(value: Duration, what: str) -> Fraction:
             raise RateError(f'{what} is {_quoted(value)}; write it like "10min" or as seconds') from None
     match = _DURATION.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
     if match is None:
-        raise RateError(f'{what} is {_quoted(value)}; write a number and a unit, for instance "10min" or "50ms"')
+        raise RateError(
+            f'{what} is {_quoted(value)}; write a number and a unit, for instance "10min" or "50ms"'
+        )
     return Fraction(match[1]) * _unit_us(match[2], what, value)
 
 
@@ -171,15 +175,21 @@ class Rate:
         if isinstance(value, Rate):
             return value
         if isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool):
-            raise RateError(f'rate is {value}; a rate needs a period, for instance "{value}/s" or "{value}/min"')
+            raise RateError(
+                f'rate is {value}; a rate needs a period, for instance "{value}/s" or "{value}/min"'
+            )
         if not isinstance(value, str):
-            raise RateError(f'rate is {_quoted(value)}; write one rate, for instance "5/s" or "300 per 5 min"')
+            raise RateError(
+                f'rate is {_quoted(value)}; write one rate, for instance "5/s" or "300 per 5 min"'
+            )
         match = _RATE.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
         if match is None:
             raise RateError(_what_is_wrong(value))
         period = Fraction(match[2] or 1) * _unit_us(match[3], "rate", value)
         if period <= 0 or period.denominator != 1:
-            raise RateError(f"rate is {_quoted(value)}; its period must be a positive number of whole microseconds")
+            raise RateError(
+                f"rate is {_quoted(value)}; its period must be a positive number of whole microseconds"
+            )
         return cls(Fraction(match[1]), timedelta(microseconds=period.numerator))
 
     @property
@@ -253,7 +263,9 @@ def _what_is_wrong(text: str) -> str:
     if text.lstrip().startswith("-"):
         return f"rate is {shown}; it must not be negative"
     if ";" in text or text.count("/") > 1:
-        return f"rate is {shown}; that is more than one rate. Write one here, and one rule for each further rate"
+        return (
+            f"rate is {shown}; that is more than one rate. Write one here, and one rule for each further rate"
+        )
     if re.match(r"\s*[0-9]+,[0-9]", text):
         return f"rate is {shown}; write decimals with a point and thousands without a separator"
     if re.match(r"\s*[0-9.]+[eE]", text):

@@ -23,7 +23,9 @@ def current(charge: Charge, state: Any, now_us: int) -> Any:
     return law.advance(state, now_us)
 
 
-def decide(charges: Sequence[Charge], states: Sequence[Any], now_us: int, *, take: bool = True) -> list[Outcome]:
+def decide(
+    charges: Sequence[Charge], states: Sequence[Any], now_us: int, *, take: bool = True
+) -> list[Outcome]:
     """What each rule says, given the stored states in the same order; `take=False` only asks.
 
     Two charges of one request must not name the same rule and key. The outcomes hold the states as they

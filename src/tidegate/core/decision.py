@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from tidegate.core.carry import Carry
 from tidegate.core.law import Receipt
-from tidegate.core.level import LevelState
+from tidegate.core.level import Level, LevelState
 from tidegate.core.limits import Limit
 from tidegate.core.ticket import TicketDesk
 from tidegate.units import MILLI, decimal_text, header_seconds, seconds
@@ -23,7 +23,10 @@ Key: TypeAlias = str | bytes
 
 
 class Charge(NamedTuple):
-    """What one rule is asked about one request: may `cost` thousandths be taken from `key`?"""
+    """What one rule is asked about one request: may `cost` thousandths be taken from `key`?
+
+    `own_price` tells that the rule set the cost and not the call, so that settling leaves it alone.
+    """
 
     rule: str
     key: Key
@@ -31,6 +34,7 @@ class Charge(NamedTuple):
     cost: int
     mode: Mode = "enforce"
     carry: Carry = "strict"
+    own_price: bool = False
     patience_us: int | None = None
 
 
@@ -132,7 +136,7 @@ class Decision:
     before all others), an admission the one with the fewest requests left.
     """
 
-    __slots__ = ("_caller", "_desk", "_hints_us", "_named", "_outcomes", "_raw", "allowed", "returned", "source")
+    __slots__ = ("_caller", "_desk", "_hints_us", "_named", "_outcomes", "allowed", "returned", "source")
 
     allowed: bool
     """Whether the request may run."""
@@ -143,7 +147,6 @@ class Decision:
 
     _outcomes: tuple[Outcome, ...]
     _hints_us: tuple[int, int] | None
-    _raw: tuple[Charge, Key, int, Any, int]
 
     def __init__(
         self,
@@ -164,7 +167,9 @@ class Decision:
         self._caller = caller
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome], source: str, desk: TicketDesk | None, caller: Hashable) -> Decision:
+    def of(
+        cls, outcomes: Sequence[Outcome], source: str, desk: TicketDesk | None, caller: Hashable
+    ) -> Decision:
         """The decision that these outcomes make: allowed iff every enforced rule allows."""
         allowed = all(outcome.allowed for outcome in outcomes if outcome.mode == "enforce")
         return cls(tuple(outcomes), allowed=allowed, source=source, desk=desk, caller=caller)
@@ -312,19 +317,33 @@ class Decision:
         text = f"{verdict} by {binding.rule}: {binding.remaining} of {decimal_text(Fraction(binding.limit.capacity))} left"
         if self.allowed:
             return text + (f", wait {self.wait:g} s" if self.wait_us else "")
-        return text + (", can never pass" if self.retry_after is None else f", retry after {self.retry_after:g} s")
+        return text + (
+            ", can never pass" if self.retry_after is None else f", retry after {self.retry_after:g} s"
+        )
 
     def __repr__(self) -> str:
         return f"<Decision {self}>"
 
 
+class HotBinding(NamedTuple):
+    """What all decisions of one compiled path share."""
+
+    form: Charge
+    source: str
+    desk: TicketDesk
+    offset_ns: int
+
+
 class HotDecision(Decision):
-    """A decision of one limit as the compiled path leaves it: the figures, and no outcome until one is read."""
+    """A decision of one limit as the compiled path leaves it: the figures, and no outcome until one is read.
 
-    __slots__ = ()
+    The compiled path fills two slots; everything else is made of them on demand.
+    """
 
-    def __init__(self) -> None:  # never called: the compiled path fills the slots itself
-        raise TypeError("a HotDecision is made by the compiled path")
+    __slots__ = ("_raw", "_returned")
+
+    _raw: tuple[HotBinding, Key, int, int, int, int, int, int, Hashable]
+    _returned: dict[str, int]
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -332,11 +351,40 @@ class HotDecision(Decision):
         try:
             return self._outcomes
         except AttributeError:
-            form, key, cost, state, now_us = self._raw
-            charge = form._replace(key=key, cost=cost)
-            outcome = Outcome(charge, self.allowed, self.allowed and cost > 0, LevelState._make(state), now_us)
-            self._outcomes = (outcome,)
+            bound, key, cost, level, at_ns, busy_since_ns, given_back, gone_us, _ = self._raw
+            at_us = (at_ns + bound.offset_ns) // 1_000
+            busy_since_us = (busy_since_ns + bound.offset_ns) // 1_000
+            state = LevelState(level, at_us, busy_since_us, given_back, cast(Level, bound.form.limit.law))
+            now_us = at_us + min(0, gone_us)
+            charge = bound.form._replace(key=key, cost=cost * MILLI)
+            self._outcomes = (Outcome(charge, self.allowed, self.allowed, state, now_us),)
             return self._outcomes
+
+    @property
+    def source(self) -> str:  # type: ignore[override]  # a slot of the general decision
+        """Who decided: the store's name."""
+        return self._raw[0].source
+
+    @property
+    def returned(self) -> dict[str, int]:  # type: ignore[override]  # a slot of the general decision
+        """What was given back of this decision, by rule, in the law's units. The limiter keeps it."""
+        try:
+            return self._returned
+        except AttributeError:
+            self._returned = {}
+            return self._returned
+
+    @property
+    def _desk(self) -> TicketDesk:  # type: ignore[override]  # a slot of the general decision
+        return self._raw[0].desk
+
+    @property
+    def _caller(self) -> Hashable:  # type: ignore[override]  # a slot of the general decision
+        return self._raw[8]
+
+    @property
+    def _named(self) -> str:  # type: ignore[override]  # a slot of the general decision
+        return ""
 
 
 def _seconds(us: int | None) -> float | None:

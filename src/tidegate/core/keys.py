@@ -39,7 +39,9 @@ def key_of(values: tuple[object, ...]) -> Key:
 def bare_key(key: object) -> tuple[object, ...]:
     """The values of a key that was given as it is, not as attributes. Raises InvalidKey if it is empty."""
     if key == "" or key == b"" or key == ():
-        raise InvalidKey(f"key is {key!r}; an empty key names nobody. For one shared budget use a rule with by=()")
+        raise InvalidKey(
+            f"key is {key!r}; an empty key names nobody. For one shared budget use a rule with by=()"
+        )
     return key if isinstance(key, tuple) else (key,)
 
 
@@ -57,7 +59,9 @@ def _checked(text: str) -> str:
 
 
 def _too_long(size: int) -> InvalidKey:
-    return InvalidKey(f"key has {size} bytes; the most is {KEY_BYTES_MOST}, so use a digest of what is longer")
+    return InvalidKey(
+        f"key has {size} bytes; the most is {KEY_BYTES_MOST}, so use a digest of what is longer"
+    )
 
 
 def _part(value: object) -> bytes:

@@ -39,7 +39,12 @@ LOG_LIMIT_MOST = 100_000
 
 _LONGEST_WINDOW_US = 100 * 366 * 86_400 * US_PER_S
 _DAY_US = 86_400 * US_PER_S
-_CALENDAR_US: dict[str, int] = {"day": _DAY_US, "week": 7 * _DAY_US, "month": 30 * _DAY_US, "year": 365 * _DAY_US}
+_CALENDAR_US: dict[str, int] = {
+    "day": _DAY_US,
+    "week": 7 * _DAY_US,
+    "month": 30 * _DAY_US,
+    "year": 365 * _DAY_US,
+}
 _FIXED_US: dict[str, int] = {"second": US_PER_S, "minute": 60 * US_PER_S, "hour": 3_600 * US_PER_S}
 
 
@@ -106,7 +111,9 @@ class _LevelLimit(Limit):
     def __init__(self, capacity: Number, rate: Rate | str) -> None:
         self._keep_level(capacity, rate, Level)
 
-    def _keep_level(self, capacity: Number, rate: Rate | str, law_of: Callable[[int, int, int], Level]) -> None:
+    def _keep_level(
+        self, capacity: Number, rate: Rate | str, law_of: Callable[[int, int, int], Level]
+    ) -> None:
         size, flow = _capacity(capacity), Rate.parse(rate)
         p, q = _units(flow)
         if not _fits_integers(size, p, q):
@@ -226,7 +233,9 @@ class SlidingLog(Limit):
                 "For more, use SlidingWindow, or TokenBucket.within for a bound in any period"
             )
         us = _window_us(window)
-        self._keep(limit=size.numerator, capacity=size.numerator, window=duration_text(us), quota_window_us=us)
+        self._keep(
+            limit=size.numerator, capacity=size.numerator, window=duration_text(us), quota_window_us=us
+        )
         self._keep(law=Log(size.numerator * MILLI, us))
 
 
@@ -257,14 +266,18 @@ class FixedWindow(Limit):
             text, length_us = window, _CALENDAR_US[window]
             calendar = Local(window, zone)  # type: ignore[arg-type]  # the keys are the units
         else:
-            length_us = _FIXED_US[window] if isinstance(window, str) and window in _FIXED_US else _window_us(window)
+            length_us = (
+                _FIXED_US[window] if isinstance(window, str) and window in _FIXED_US else _window_us(window)
+            )
             text, calendar = duration_text(length_us), Even(length_us)
             if zone != "UTC":
                 raise LimitError(
                     f"zone is {zone!r} for a window of {text}; that is as long everywhere, so leave the zone "
                     f"out, or count a calendar unit ({', '.join(_CALENDAR_US)})"
                 )
-        self._keep(limit=_plain(size), capacity=_plain(size), window=text, zone=zone, quota_window_us=length_us)
+        self._keep(
+            limit=_plain(size), capacity=_plain(size), window=text, zone=zone, quota_window_us=length_us
+        )
         self._keep(law=Fixed(int(size * MILLI), calendar))
 
 
@@ -314,7 +327,9 @@ def _capacity(value: Number, what: str = "capacity") -> Fraction:
     if size < 0:
         raise LimitError(f"{what} is {value}; it must be positive")
     if (size * MILLI).denominator != 1:
-        raise LimitError(f"{what} is {value}; tokens are counted in thousandths, so round it to three decimals")
+        raise LimitError(
+            f"{what} is {value}; tokens are counted in thousandths, so round it to three decimals"
+        )
     return size
 
 
@@ -345,7 +360,9 @@ def _nearest_that_fits(size: Fraction, rate: Rate) -> str:
     near = _rate_that_fits(size, rate)
     if near is not None:
         fits.append(f"rate {near} at this capacity")
-    ways_out = "nearest is " + " or ".join(fits) if fits else "use a smaller capacity and a rate in rounder numbers"
+    ways_out = (
+        "nearest is " + " or ".join(fits) if fits else "use a smaller capacity and a rate in rounder numbers"
+    )
     return f"capacity {decimal_text(size)} at {rate} does not fit the exact integers; {ways_out}"
 
 

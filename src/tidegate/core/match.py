@@ -51,7 +51,9 @@ def _attribute_test(name: str, pattern: Pattern, rule: str) -> Test:
     several = isinstance(pattern, Collection) and not isinstance(pattern, str | bytes | Mapping)
     patterns = list(pattern) if several else [pattern]  # type: ignore[arg-type]  # narrowed by `several`
     if not patterns:
-        raise PolicyError(f"rule {rule!r}: match for {name!r} is empty, so the rule could never apply; leave it out")
+        raise PolicyError(
+            f"rule {rule!r}: match for {name!r} is empty, so the rule could never apply; leave it out"
+        )
     for one in patterns:
         if isinstance(one, bool) or not (one is None or isinstance(one, str | int)):
             raise PolicyError(
@@ -80,7 +82,9 @@ def _is_prefix(pattern: object) -> bool:
 
 def _route_test(route: object, rule: str) -> Test:
     if not isinstance(route, str) or not route.strip():
-        raise PolicyError(f'rule {rule!r}: route is {route!r}; write it like "POST /users/{{id}}" or "/files/*"')
+        raise PolicyError(
+            f'rule {rule!r}: route is {route!r}; write it like "POST /users/{{id}}" or "/files/*"'
+        )
     method, path = _split(route)
     if not path.startswith(("/", "*")):
         return lambda attributes: attributes.get("route") == route  # a name that the caller's framework gives

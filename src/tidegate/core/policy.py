@@ -49,9 +49,13 @@ class Policy:
         self._named: dict[str, Rule] = {}
         for position, rule in enumerate(self.rules, 1):
             if not isinstance(rule, Rule):
-                raise PolicyError(f"entry {position} of the policy is {rule!r}; write Rule(name, limit, by=(...))")
+                raise PolicyError(
+                    f"entry {position} of the policy is {rule!r}; write Rule(name, limit, by=(...))"
+                )
             if rule.name in self._named:
-                raise PolicyError(f"two rules are called {rule.name!r}; a name is what keeps their budgets apart")
+                raise PolicyError(
+                    f"two rules are called {rule.name!r}; a name is what keeps their budgets apart"
+                )
             self._named[rule.name] = rule
         if len(self.rules) > RULES_MOST:
             raise PolicyError(f"the policy has {len(self.rules)} rules; the most is {RULES_MOST}")
@@ -70,10 +74,14 @@ class Policy:
         if isinstance(given, Rule):
             return cls([given])
         if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-            raise PolicyError(f"policy is {given!r}; give a limit such as TokenBucket(20, '5/s'), or Policy([Rule(...)])")
+            raise PolicyError(
+                f"policy is {given!r}; give a limit such as TokenBucket(20, '5/s'), or Policy([Rule(...)])"
+            )
         rules = list(given)
         if any(isinstance(rule, Limit) for rule in rules):
-            raise PolicyError("several limits need names: write Policy([Rule('second', limit), Rule('day', limit)])")
+            raise PolicyError(
+                "several limits need names: write Policy([Rule('second', limit), Rule('day', limit)])"
+            )
         return cls(rules)
 
     def __iter__(self) -> Iterator[Rule]:
@@ -84,6 +92,10 @@ class Policy:
 
     def __getitem__(self, name: str) -> Rule:
         return self._named[name]
+
+    def get(self, name: str) -> Rule | None:
+        """The rule of that name, None if there is none."""
+        return self._named.get(name)
 
     def __eq__(self, other: object) -> bool:
         return self.rules == other.rules if isinstance(other, Policy) else NotImplemented
@@ -125,7 +137,8 @@ class Policy:
                 return Plan([], rule)
             key = key_of(tuple([present(attributes.get(name)) for name in rule.by]))
             limit = rule.limit_for(attributes, key)
-            taken = rule.cost_of(attributes, cost)
+            price = rule.price_of(attributes)
+            taken = cost if price is None else price
             check_cost(limit, taken, rule.name)
-            charges.append(Charge(rule.name, key, limit, taken, rule.mode, rule.carry))
+            charges.append(Charge(rule.name, key, limit, taken, rule.mode, rule.carry, price is not None))
         return Plan(charges)

@@ -26,6 +26,7 @@ from tidegate.units import MILLI, Number, decimal_text, milli
 CostOf: TypeAlias = Number | Mapping[str, Number] | Callable[[Attributes], Number]
 LimitOf: TypeAlias = Mapping[Any, Limit] | Callable[[Attributes], Limit | None]
 
+_KEYWORDS = ("match", "cost", "mode", "overrides", "strict", "max_debt", "give_back", "carry")
 _MODES = get_args(Mode)
 _NAME_BYTES_MOST = 200
 
@@ -49,7 +50,7 @@ class Rule:
             rules that match, the first decides.
         overrides: other limits for some keys: {"acme": limit} by the value of `by` (a tuple where `by` has
             several), or a function of the attributes that returns a limit or None.
-        strict: a spending cap: settling never charges more than was reserved.
+        strict: a spending cap: settling never overdraws.
         max_debt: how far settling may overdraw, in tokens; by default the capacity, 0 if strict.
         give_back: "bounded" (a refund never buys a second burst) or "full" (all that is still there comes
             back; in any interval capacity + rate * d + what was returned in it may pass).
@@ -75,8 +76,8 @@ class Rule:
     """Whether the rule speaks of a request; None: of every one."""
     limit_for: Callable[[Attributes, Key], Limit] = field(init=False, repr=False, compare=False)
     """The limit of one key: the override for it if there is one, else the rule's."""
-    cost_of: Callable[[Attributes, int], int] = field(init=False, repr=False, compare=False)
-    """What a request costs here, in thousandths; the second argument is what the call said."""
+    price_of: Callable[[Attributes], int | None] = field(init=False, repr=False, compare=False)
+    """What the rule itself says a request costs, in thousandths; None: what the call says."""
     debt: int | None = field(init=False, repr=False, compare=False)
     """How far settling may overdraw, in thousandths; None: as far as the capacity of the limit."""
 
@@ -85,13 +86,17 @@ class Rule:
         keep = partial(object.__setattr__, self)
         keep("by", self._attribute_names())
         keep("matches", matcher(self.match, self.name) if self.match else None)
-        keep("cost_of", self._compiled_cost())
+        keep("price_of", self._compiled_price())
         keep("limit_for", self._compiled_limit())
         keep("debt", self._compiled_debt())
 
     def _check(self) -> None:
         name = self.name
-        if not isinstance(name, str) or not name.strip() or len(name.encode("utf-8", "replace")) > _NAME_BYTES_MOST:
+        if (
+            not isinstance(name, str)
+            or not name.strip()
+            or len(name.encode("utf-8", "replace")) > _NAME_BYTES_MOST
+        ):
             raise PolicyError(f"rule name is {name!r}; write a text of 1 to {_NAME_BYTES_MOST} bytes")
         if self.mode not in _MODES:
             raise self._error(f"mode is {self.mode!r}; write one of {', '.join(_MODES)}")
@@ -105,15 +110,21 @@ class Rule:
         if self.give_back not in ("bounded", "full"):
             raise self._error(f"give_back is {self.give_back!r}; write 'bounded' or 'full'")
         if self.match is not None and not isinstance(self.match, Mapping):
-            raise self._error(f"match is {self.match!r}; write a mapping of attributes, such as {{'method': 'POST'}}")
+            raise self._error(
+                f"match is {self.match!r}; write a mapping of attributes, such as {{'method': 'POST'}}"
+            )
         for hook in (self.cost, self.overrides):
             if inspect.iscoroutinefunction(hook):
-                raise self._error("cost and overrides are asked inside the decision; give a plain function, not an async one")
+                raise self._error(
+                    "cost and overrides are asked inside the decision; give a plain function, not an async one"
+                )
 
     def _attribute_names(self) -> tuple[str, ...]:
         names = self.by
         if isinstance(names, str) or not isinstance(names, Sequence):
-            raise self._error(f"by is {names!r}; write a list of attributes, such as [{str(names)!r}], or [] for one budget")
+            raise self._error(
+                f"by is {names!r}; write a list of attributes, such as [{str(names)!r}], or [] for one budget"
+            )
         for name in names:
             if not isinstance(name, str) or not name:
                 raise self._error(f"by names {name!r}; an attribute is a text")
@@ -121,23 +132,23 @@ class Rule:
             raise self._error(f"by is {list(names)}; each attribute counts once")
         return tuple(names)
 
-    def _compiled_cost(self) -> Callable[[Attributes, int], int]:
+    def _compiled_price(self) -> Callable[[Attributes], int | None]:
         cost = self.cost
         if cost is None:
-            return lambda attributes, called: called
+            return lambda attributes: None
         if isinstance(cost, Mapping):
             costs = {route: self._constant(of_route) for route, of_route in cost.items()}
             route_of = route_table(list(cost), self.name)
 
-            def of_table(attributes: Attributes, called: int) -> int:
+            def of_table(attributes: Attributes) -> int | None:
                 route = route_of(attributes)
-                return called if route is None else costs[route]
+                return None if route is None else costs[route]
 
             return of_table
         if callable(cost):
-            return lambda attributes, called: milli(cost(attributes), f"cost of rule {self.name!r}")
+            return lambda attributes: milli(cost(attributes), f"cost of rule {self.name!r}")
         constant = self._constant(cost)
-        return lambda attributes, called: constant
+        return lambda attributes: constant
 
     def _constant(self, cost: Number) -> int:
         """A cost that stands in the rule: one that could never pass is an error here and not at a request."""
@@ -183,7 +194,7 @@ class Rule:
 
     def _compiled_debt(self) -> int | None:
         if self.strict and self.max_debt:
-            raise self._error("a strict rule never settles above what was reserved; leave max_debt out")
+            raise self._error("a strict rule is never overdrawn; leave max_debt out")
         if self.strict or self.max_debt is None:
             return 0 if self.strict else None
         try:
@@ -191,8 +202,14 @@ class Rule:
         except CostError as error:
             raise self._error(str(error)) from None
         if self.limit is not None and 2 * (self.limit.law.capacity + debt) * self.limit.law.grain >= EXACT:
-            raise self._error(f"max_debt is {self.max_debt}; with this limit it does not fit the exact integers")
+            raise self._error(
+                f"max_debt is {self.max_debt}; with this limit it does not fit the exact integers"
+            )
         return debt
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = {name: getattr(self, name) for name in _KEYWORDS}
+        return partial(Rule, self.name, self.limit, self.by, **given), ()
 
     def _error(self, text: str) -> PolicyError:
         return PolicyError(f"rule {self.name!r}: {text}")
@@ -201,4 +218,6 @@ class Rule:
 def check_cost(limit: Limit, cost: int, rule: str) -> None:
     """Raise CostError if the limit cannot count a cost of so many thousandths."""
     if cost % MILLI and isinstance(limit, SlidingLog):
-        raise CostError(f"rule {rule!r}: cost {decimal_text(Fraction(cost, MILLI))}; a sliding log counts whole tokens")
+        raise CostError(
+            f"rule {rule!r}: cost {decimal_text(Fraction(cost, MILLI))}; a sliding log counts whole tokens"
+        )

@@ -157,7 +157,9 @@ class Sliding:
         before, count, seen_us, seen_start_us, _ = state
         if start_us == seen_start_us or at_us < seen_us:
             return SlidingState(before, count, at_us, start_us, self)
-        return SlidingState(count if start_us - seen_start_us == self.length_us else 0, 0, at_us, start_us, self)
+        return SlidingState(
+            count if start_us - seen_start_us == self.length_us else 0, 0, at_us, start_us, self
+        )
 
     def fits(self, state: SlidingState, cost: int, patience_us: int | None = None) -> bool:
         """Whether the estimate + cost <= capacity. Windows know no patience."""

@@ -1,0 +1,70 @@
+"""Asking a store: take, look, explain, forget."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from tidegate.core.columns import Decisions
+from tidegate.core.decision import Decision
+from tidegate.core.explain import Explanation
+from tidegate.errors import CostError
+from tidegate.flows.port import Setting
+from tidegate.units import Number, milli
+
+
+async def ask(
+    setting: Setting, key: object, cost: Number, *, caller: Hashable = None, take: bool = True
+) -> Decision:
+    """The decision on one request; `take=False` changes nothing.
+
+    A request that no rule speaks of is allowed. Raises InvalidKey or CostError.
+    """
+    policy = setting.policy
+    charges, decided_by = policy.plan(policy.attributes(key), milli(cost))
+    if decided_by is not None:
+        return Decision((), allowed=decided_by.mode == "bypass", source="policy", named=decided_by.name)
+    if not charges:
+        return Decision((), allowed=True, source="policy")
+    outcomes = await setting.port.decide(charges, setting.instant_us(), take=take)
+    return Decision.of(outcomes, setting.port.name, setting.desk, caller)
+
+
+async def ask_many(setting: Setting, keys: Iterable[object], costs: Number | Sequence[Number]) -> Decisions:
+    """Independent decisions on many requests, in order; one cost for all, or one for each."""
+    pairs = with_costs(keys, costs)
+    return Decisions([await ask(setting, key, cost) for key, cost in pairs])
+
+
+def with_costs(keys: Iterable[object], costs: Number | Sequence[Number]) -> list[tuple[object, Number]]:
+    """Keys with their costs. Raises CostError if there are not as many, before anything is taken."""
+    listed = list(keys)
+    if isinstance(costs, Sequence):
+        if len(costs) != len(listed):
+            raise CostError(
+                f"costs has {len(costs)} entries for {len(listed)} keys; give one for each, or one number"
+            )
+        each = list(costs)
+    else:
+        each = [costs] * len(listed)
+    for cost in each:
+        milli(cost)
+    return list(zip(listed, each, strict=True))
+
+
+async def explain(setting: Setting, key: object, cost: Number) -> Explanation:
+    """What each rule holds of this key, and why a request of this cost would pass or not."""
+    return Explanation(await ask(setting, key, cost, take=False))
+
+
+async def reset(setting: Setting, key: object) -> None:
+    """Make the key fresh in every rule that it names somebody in.
+
+    Rules with `by=()` are everybody's budget: they are reset only by a key that is an empty mapping.
+    """
+    policy = setting.policy
+    attributes = policy.attributes(key)
+    charges, _ = policy.plan(attributes, 0)
+    keys = [
+        (charge.rule, charge.key) for charge in charges if bool(policy[charge.rule].by) == bool(attributes)
+    ]
+    await setting.port.forget(keys)

@@ -1,0 +1,343 @@
+"""Limiter and AsyncLimiter: thin twins over the same flows, one line a method, in the same order.
+
+Both may be shared by any number of threads and event loops; neither starts a thread or a task. What a
+method does is written in its flow, and what decides is the store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidegate.clock import Clock
+from tidegate.core.columns import Decisions
+from tidegate.core.compose import Adjustment
+from tidegate.core.decision import Charge, Decision, Outcome
+from tidegate.core.explain import Explanation
+from tidegate.core.keys import Key
+from tidegate.core.limits import Limit
+from tidegate.core.policy import Policy
+from tidegate.core.rule import Rule
+from tidegate.core.ticket import TicketDesk
+from tidegate.decorate import guard
+from tidegate.drive import run_blocking
+from tidegate.errors import RateLimited
+from tidegate.flows.ask import ask, ask_many, explain, reset, with_costs
+from tidegate.flows.give_back import refund, settle
+from tidegate.flows.port import Setting
+from tidegate.stores.base import Store
+from tidegate.stores.hot import compiled_hit
+from tidegate.stores.memory import MemoryStore
+from tidegate.stores.opening import open_store
+from tidegate.units import Number
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _BlockingPort:
+    """A store whose calls block, as flows see it: its coroutines never suspend."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.name = store.name
+
+    async def decide(self, charges: Sequence[Charge], now_us: int | None, *, take: bool) -> list[Outcome]:
+        return self.store.decide(charges, now_us, take=take)
+
+    async def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None) -> list[int]:
+        return self.store.adjust(adjustments, now_us)
+
+    async def forget(self, keys: Sequence[tuple[str, Key]]) -> None:
+        self.store.forget(keys)
+
+
+class _LimiterBase:
+    """What the twins share: policy, store, clock and tickets."""
+
+    policy: Policy
+    store: Store
+
+    def __init__(
+        self,
+        policy_or_limit: Policy | Rule | Limit | Iterable[Rule],
+        *,
+        store: Store | str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._given_clock = clock
+        self._owns_store = store is None or isinstance(store, str)
+        self._uses_store_clock = clock is None
+        if store is None:
+            self.store, self._uses_store_clock = MemoryStore(clock=clock), True
+        else:
+            self.store = open_store(store) if isinstance(store, str) else store
+        self._desk = TicketDesk(lock=threading.Lock())
+        self._refund_lock = threading.Lock()
+        self.replace_policy(Policy.of(policy_or_limit))
+
+    def replace_policy(self, policy_or_limit: Policy | Rule | Limit | Iterable[Rule]) -> None:
+        """Decide by another policy from the next call on; state is carried over as each rule's `carry` says."""
+        self.policy = policy = Policy.of(policy_or_limit)
+        clock = None if self._uses_store_clock or self._given_clock is None else self._given_clock.now_us
+        self._setting = Setting(policy, _BlockingPort(self.store), self._desk, clock, self._refund_lock)
+
+    def close(self) -> None:
+        """Let go of the store, if it was this limiter that opened it."""
+        if self._owns_store:
+            self.store.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _same_kind, (type(self), self.policy, self.store, self._given_clock)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.policy!r}, store={self.store!r})"
+
+
+class Limiter(_LimiterBase):
+    """Decides whether work may run now. Every call returns at once, with a `Decision` that is true iff allowed.
+
+    Args:
+        policy_or_limit: a limit, whose budgets are the keys that calls name; or a policy of rules, whose
+            budgets are made of the attributes that calls pass.
+        store: where state lives: None (in this process), a URL such as "memory://", or a store.
+        clock: another source of instants, for tests (`tidegate.testing.ManualClock`).
+    """
+
+    def replace_policy(self, policy_or_limit: Policy | Rule | Limit | Iterable[Rule]) -> None:
+        """Decide by another policy from the next call on; state is carried over as each rule's `carry` says."""
+        super().replace_policy(policy_or_limit)
+        hit = self._compiled()
+        if hit is not None:  # stands before the method of the class, which stays as its slow twin
+            self.__dict__["hit"] = hit
+        else:
+            self.__dict__.pop("hit", None)
+
+    def hit(self, key: object, cost: Number = 1, *, caller: Hashable = None) -> Decision:
+        """Take the cost now or be told no; never sleeps. For a `LeakyQueue`, hold the work for `wait` seconds.
+
+        `caller` tells apart those who share a key, so that each refused one keeps its own ticket.
+        Raises InvalidKey or CostError. A cost that can never pass is refused with `retry_after` None.
+        """
+        return run_blocking(ask(self._setting, key, cost, caller=caller))
+
+    def hit_many(self, keys: Iterable[object], costs: Number | Sequence[Number] = 1) -> Decisions:
+        """Decide many independent requests in one call: columns of keys and costs in, columns out.
+
+        Keys and costs are checked before anything is taken, except that a key may prove invalid on its turn.
+        """
+        if "hit" in self.__dict__:
+            hit = self.hit
+            return Decisions([hit(key, cost) for key, cost in with_costs(keys, costs)])
+        return run_blocking(ask_many(self._setting, keys, costs))
+
+    def peek(self, key: object, cost: Number = 1) -> Decision:
+        """What `hit` would answer now, changing nothing; `remaining` is what is left now."""
+        return run_blocking(ask(self._setting, key, cost, take=False))
+
+    def explain(self, key: object, cost: Number = 1) -> Explanation:
+        """What each rule holds of the key, and why this cost would pass or not; changes nothing."""
+        return run_blocking(explain(self._setting, key, cost))
+
+    def reserve(self, key: object, cost: Number, *, caller: Hashable = None) -> Reservation:
+        """Take an estimated cost now, to be settled or cancelled later; true iff it was admitted."""
+        return Reservation(self, self.hit(key, cost, caller=caller))
+
+    def refund(self, decision: Decision, cost: Number | None = None) -> Fraction:
+        """Give back all or part of what a decision took; what came back, in tokens.
+
+        A late refund returns less, so that it cannot buy a second burst. Raises CostError.
+        """
+        return run_blocking(refund(self._setting, decision, cost))
+
+    def reset(self, key: object) -> None:
+        """Make a key fresh in every rule that it names somebody in."""
+        run_blocking(reset(self._setting, key))
+
+    def limit(self, key: object = None, cost: Number | Callable[..., Number] = 1) -> Callable[[F], F]:
+        """Decorate a function so that each call is charged first, and raises RateLimited if refused.
+
+        `key` and `cost` are constants or functions of the call's arguments; without a key the function has
+        one budget of its own. Works on functions, methods, generators and coroutines, and keeps signature
+        and type. Raises PolicyError at decoration for what cannot be guarded.
+        """
+        return guard(lambda named, taken: self.hit(named, taken), self.policy, key, cost, blocking=True)
+
+    def _compiled(self) -> Callable[..., Decision] | None:
+        rules = self.policy.rules
+        if len(rules) != 1 or type(self.store) is not MemoryStore or not self._uses_store_clock:
+            return None
+        rule = rules[0]
+        if (
+            rule.by != ("key",)
+            or rule.matches is not None
+            or rule.cost is not None
+            or rule.overrides is not None
+        ):
+            return None
+        if rule.limit is None:
+            return None
+        form = Charge(rule.name, "", rule.limit, 0, rule.mode, rule.carry)
+        return compiled_hit(
+            self.store, form, self._desk, lambda *given, **named: Limiter.hit(self, *given, **named)
+        )
+
+
+class AsyncLimiter(_LimiterBase):
+    """Decides whether work may run now, on asyncio. The twin of `Limiter`: the same methods, awaited.
+
+    Args:
+        policy_or_limit: a limit, whose budgets are the keys that calls name; or a policy of rules, whose
+            budgets are made of the attributes that calls pass.
+        store: where state lives: None (in this process), a URL such as "memory://", or a store.
+        clock: another source of instants, for tests (`tidegate.testing.ManualClock`).
+    """
+
+    async def hit(self, key: object, cost: Number = 1, *, caller: Hashable = None) -> Decision:
+        """Take the cost now or be told no; never sleeps. For a `LeakyQueue`, hold the work for `wait` seconds.
+
+        `caller` tells apart those who share a key, so that each refused one keeps its own ticket.
+        Raises InvalidKey or CostError. A cost that can never pass is refused with `retry_after` None.
+        """
+        return await ask(self._setting, key, cost, caller=caller)
+
+    async def hit_many(self, keys: Iterable[object], costs: Number | Sequence[Number] = 1) -> Decisions:
+        """Decide many independent requests in one call: columns of keys and costs in, columns out.
+
+        Keys and costs are checked before anything is taken, except that a key may prove invalid on its turn.
+        """
+        return await ask_many(self._setting, keys, costs)
+
+    async def peek(self, key: object, cost: Number = 1) -> Decision:
+        """What `hit` would answer now, changing nothing; `remaining` is what is left now."""
+        return await ask(self._setting, key, cost, take=False)
+
+    async def explain(self, key: object, cost: Number = 1) -> Explanation:
+        """What each rule holds of the key, and why this cost would pass or not; changes nothing."""
+        return await explain(self._setting, key, cost)
+
+    async def reserve(self, key: object, cost: Number, *, caller: Hashable = None) -> AsyncReservation:
+        """Take an estimated cost now, to be settled or cancelled later; true iff it was admitted."""
+        return AsyncReservation(self, await self.hit(key, cost, caller=caller))
+
+    async def refund(self, decision: Decision, cost: Number | None = None) -> Fraction:
+        """Give back all or part of what a decision took; what came back, in tokens.
+
+        A late refund returns less, so that it cannot buy a second burst. Raises CostError.
+        """
+        return await refund(self._setting, decision, cost)
+
+    async def reset(self, key: object) -> None:
+        """Make a key fresh in every rule that it names somebody in."""
+        await reset(self._setting, key)
+
+    def limit(self, key: object = None, cost: Number | Callable[..., Number] = 1) -> Callable[[F], F]:
+        """Decorate a function so that each call is charged first, and raises RateLimited if refused.
+
+        `key` and `cost` are constants or functions of the call's arguments; without a key the function has
+        one budget of its own. Works on functions, methods, generators and coroutines, and keeps signature
+        and type. Raises PolicyError at decoration for what cannot be guarded.
+        """
+        return guard(lambda named, taken: self.hit(named, taken), self.policy, key, cost, blocking=False)
+
+
+class _ReservationBase:
+    """A decision to be settled once: the first settle or cancel counts, later ones change nothing."""
+
+    decision: Decision
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        self.settled = False
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the reservation was admitted."""
+        return self.decision.allowed
+
+    def __bool__(self) -> bool:
+        return self.decision.allowed
+
+    def _first(self) -> bool:
+        """Whether this is the first to settle; only an admitted reservation has anything to settle."""
+        with _settling:
+            first, self.settled = not self.settled, True
+        return first and self.decision.allowed
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.decision}{', settled' if self.settled else ''}>"
+
+
+class Reservation(_ReservationBase):
+    """Work of unknown cost, or that may not happen: `settle(actual)` or `cancel()`, whichever comes first.
+
+    As a context manager it raises RateLimited before the body if it was refused, gives all back if the
+    body raises, and keeps the estimate if the body ends without settling.
+    """
+
+    def __init__(self, limiter: Limiter, decision: Decision) -> None:
+        super().__init__(decision)
+        self._limiter = limiter
+
+    def settle(self, actual: Number) -> Fraction:
+        """Replace the estimate by the actual cost; what came back, in tokens, negative if it cost more."""
+        return (
+            run_blocking(settle(self._limiter._setting, self.decision, actual))
+            if self._first()
+            else Fraction(0)
+        )
+
+    def cancel(self) -> Fraction:
+        """Give all back, as far as it has not drained; what came back, in tokens."""
+        return run_blocking(refund(self._limiter._setting, self.decision)) if self._first() else Fraction(0)
+
+    def __enter__(self) -> Self:
+        if not self.decision.allowed:
+            raise RateLimited(self.decision)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.cancel()
+
+
+class AsyncReservation(_ReservationBase):
+    """Work of unknown cost, or that may not happen: `settle(actual)` or `cancel()`, whichever comes first.
+
+    As a context manager it raises RateLimited before the body if it was refused, gives all back if the
+    body raises, and keeps the estimate if the body ends without settling.
+    """
+
+    def __init__(self, limiter: AsyncLimiter, decision: Decision) -> None:
+        super().__init__(decision)
+        self._limiter = limiter
+
+    async def settle(self, actual: Number) -> Fraction:
+        """Replace the estimate by the actual cost; what came back, in tokens, negative if it cost more."""
+        return await settle(self._limiter._setting, self.decision, actual) if self._first() else Fraction(0)
+
+    async def cancel(self) -> Fraction:
+        """Give all back, as far as it has not drained; what came back, in tokens."""
+        return await refund(self._limiter._setting, self.decision) if self._first() else Fraction(0)
+
+    async def __aenter__(self) -> Self:
+        if not self.decision.allowed:
+            raise RateLimited(self.decision)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            await self.cancel()
+
+
+_settling = threading.Lock()
+
+
+def _same_kind(kind: type[_LimiterBase], policy: Policy, store: Store, clock: Clock | None) -> _LimiterBase:
+    return kind(policy, store=store, clock=clock)
