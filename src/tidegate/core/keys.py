@@ -14,6 +14,10 @@ from typing import TypeAlias
 from tidegate.errors import InvalidKey
 
 Key: TypeAlias = str | bytes
+"""A key as stores keep it."""
+
+CallKey: TypeAlias = str | bytes | int | tuple[object, ...] | Mapping[str, object] | None
+"""What a call may name: a plain key, or the attributes of a request."""
 
 KEY_BYTES_MOST = 4_096
 """The longest key, encoded. Longer ones are an error: hash what is longer."""
@@ -54,7 +58,7 @@ def keys_by(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Key]:
 
 def bare_key(key: object) -> tuple[object, ...]:
     """The values of a key that was given as it is, not as attributes. Raises InvalidKey if it is empty."""
-    if key == "" or key == b"" or key == ():
+    if isinstance(key, str | bytes | tuple) and not key:
         raise InvalidKey(
             f"key is {key!r}; an empty key names nobody. For one shared budget use a rule with by=()"
         )

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from tidegate.core.carry import WAYS, Carry
-from tidegate.core.decision import Mode
 from tidegate.core.keys import Key, key_of, keys_by
 from tidegate.core.law import EXACT
 from tidegate.core.limits import Limit, SlidingLog
 from tidegate.core.match import Attributes, Pattern, matcher, route_table
+from tidegate.core.outcome import Mode
 from tidegate.errors import CostError, CostTooLarge, PolicyError
 from tidegate.units import MILLI, Number, decimal_text, milli
 
@@ -77,9 +77,9 @@ class Rule:
     matches: Callable[[Attributes], bool] | None = field(init=False, repr=False, compare=False)
     """Whether the rule speaks of a request; None: of every one."""
     limit_for: Callable[[Attributes, Key], Limit] | None = field(init=False, repr=False, compare=False)
-    """The limit of one key: the override for it if there is one, else the rule's. None: always the rule's."""
+    """The limit of one key, if the rule has overrides; None: always the rule's."""
     price_of: Callable[[Attributes], int | None] | None = field(init=False, repr=False, compare=False)
-    """What the rule itself says a request costs, in thousandths, None if it says nothing; None: never does."""
+    """What the rule says a request costs, in thousandths, if it says so; None: it never does."""
     debt: int | None = field(init=False, repr=False, compare=False)
     """How far settling may overdraw, in thousandths; None: as far as the capacity of the limit."""
 
@@ -119,7 +119,7 @@ class Rule:
         for hook in (self.cost, self.overrides):
             if inspect.iscoroutinefunction(hook):
                 raise self._error(
-                    "cost and overrides are asked inside the decision; give a plain function, not an async one"
+                    "cost and overrides are asked inside the decision; give plain functions, not async ones"
                 )
 
     def _attribute_names(self) -> tuple[str, ...]:
@@ -162,9 +162,10 @@ class Rule:
         if self.limit is not None:
             check_cost(self.limit, thousandths, self.name)
             if thousandths > self.limit.law.capacity:
+                capacity = decimal_text(Fraction(self.limit.capacity))
                 raise CostTooLarge(
-                    f"rule {self.name!r}: cost {cost} is above the capacity {decimal_text(Fraction(self.limit.capacity))}, "
-                    "so it could never pass; raise the capacity or lower the cost"
+                    f"rule {self.name!r}: cost {cost} is above the capacity {capacity} and could never "
+                    "pass; raise the capacity or lower the cost"
                 )
         return thousandths
 

@@ -21,9 +21,11 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from tidegate.core.columns import Decisions, HotDecisions
-from tidegate.core.decision import Charge, Decision, HotBinding, HotDecision
+from tidegate.core.decision import Decision, HotBinding, HotDecision
+from tidegate.core.keys import CallKey
 from tidegate.core.law import STEP_US
 from tidegate.core.level import Level
+from tidegate.core.outcome import Charge
 from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
 from tidegate.stores.memory import MemoryStore
@@ -38,8 +40,22 @@ class Compiled(NamedTuple):
     """A rule's fast twins. `retire` makes all of them slow for good, for callers who kept one."""
 
     hit: Callable[..., Decision]
-    hit_many: Callable[[Iterable[tuple[object, Number]]], Decisions]
-    retire: Callable[[], None]
+    hit_many: Callable[[Iterable[tuple[CallKey, Number]]], Decisions]
+    retired: list[Callable[[], None]]
+
+    def retire(self) -> None:
+        """Leave every further decision to the slow path."""
+        for make_slow in self.retired:
+            make_slow()
+
+
+class Parts(NamedTuple):
+    """What the twins of one rule are made of. `law` is the one that a cell must be under."""
+
+    store: MemoryStore
+    bound: HotBinding
+    law: Level
+    slow: Callable[..., Any]
 
 
 def compiled(rule: Rule, store: object, desk: TicketDesk, slow: Callable[..., Decision]) -> Compiled | None:
@@ -54,13 +70,14 @@ def compiled(rule: Rule, store: object, desk: TicketDesk, slow: Callable[..., De
         return None
     assert rule.limit is not None
     form = Charge(rule.name, "", rule.limit, 0, rule.mode, rule.carry)
+    bound = HotBinding(form, store.name, desk, store.offset_ns)
     if rule.by == ("key",) and rule.matches is None:
-        return _compiled(store, form, law, desk, slow)
-    inner = _compiled(store, form, law, desk, _unknown)
-    return inner._replace(
-        hit=_by_attribute(inner.hit, rule, slow),
-        hit_many=lambda pairs: Decisions([slow(key, cost) for key, cost in pairs]),
-    )
+        parts = Parts(store, bound, law, slow)
+        (hit, make_slow), (hit_many, make_many_slow) = _compiled_hit(parts), _compiled_hit_many(parts)
+        return Compiled(hit, hit_many, [make_slow, make_many_slow])
+    hit_value, make_slow = _compiled_hit(Parts(store, bound, law, _unknown))
+    hit = _by_attribute(hit_value, rule, slow)
+    return Compiled(hit, lambda pairs: Decisions([hit(key, cost) for key, cost in pairs]), [make_slow])
 
 
 def _by_attribute(
@@ -84,13 +101,10 @@ def _unknown(key: object, cost: object = 1, *, caller: Hashable = None) -> Any:
     return None
 
 
-def _compiled(
-    store: MemoryStore, form: Charge, law: Level, desk: TicketDesk, slow: Callable[..., Decision]
-) -> Compiled:
-    cells, held = store.table(form.rule).cells, store.held
+def _compiled_hit(parts: Parts) -> tuple[Callable[..., Decision], Callable[[], None]]:
+    store, bound, law, slow = parts
+    cells, held, ticks_ns = store.table(bound.form.rule).cells, store.held, store.ticks_ns
     room, q, p = law.room, law.q, law.p
-    ticks_ns = store.ticks_ns
-    bound = HotBinding(form, store.name, desk, store.offset_ns)
     ours: Level | None = law  # None once retired: then no cell is ours
     one, make = 1, HotDecision.__new__
 
@@ -130,6 +144,19 @@ def _compiled(
         decision.allowed = allowed
         decision._raw = (bound, key, cost, level, at_ns, busy_since_ns, given_back, gone_us, caller)
         return decision
+
+    def retire() -> None:
+        nonlocal ours
+        ours = None
+
+    return hit, retire
+
+
+def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable[[], None]]:
+    store, bound, law, slow = parts
+    cells, held, ticks_ns = store.table(bound.form.rule).cells, store.held, store.ticks_ns
+    room, q, p = law.room, law.q, law.p
+    ours: Level | None = law
 
     def hit_many(pairs: Iterable[tuple[Any, Any]]) -> Decisions:
         asked_ns = ticks_ns()  # one instant for all, for they are asked at once
@@ -172,4 +199,4 @@ def _compiled(
         nonlocal ours
         ours = None
 
-    return Compiled(hit, hit_many, retire)
+    return hit_many, retire

@@ -26,8 +26,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from tidegate.clock import Clock, SystemClock, ticks
 from tidegate.core.compose import Adjustment, adjust, decide, must_write
-from tidegate.core.decision import Charge, Outcome
 from tidegate.core.keys import Key
+from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError
 from tidegate.stores.table import Table
 
@@ -40,8 +40,8 @@ FULL_RETRY_US = 1_000_000
 
 FORKED = -1
 _FORKED_SAYS = (
-    "this limiter keeps its state in the process, and it is used in a forked one, which has a budget of its own: "
-    "N processes admit up to N times as much. Share a store between them, or make one limiter in each on purpose"
+    "this limiter keeps its state in the process and is used in a forked one, which has its own budget: "
+    "N processes admit up to N times as much. Share a store between them, or make a limiter in each"
 )
 
 R = TypeVar("R")
@@ -182,7 +182,7 @@ class MemoryStore:
     ) -> list[Outcome]:
         """The outcomes as they are, or without the new keys that there is no room for.
 
-        A request is refused if an enforced rule's key has no room; the hint is when the next look may find some.
+        A request is refused if an enforced rule's key has no room; its hint is a guess.
         """
         if not all(outcome.allowed for outcome in outcomes if outcome.mode == "enforce"):
             return outcomes  # refused anyway
@@ -205,7 +205,7 @@ class MemoryStore:
         ]
 
     def _has_room(self, charges: Sequence[Charge], count: int, now_us: int, take: bool) -> bool:
-        """Whether `count` new keys may be kept beside those of these charges, after making room if need be."""
+        """Whether `count` new keys may be kept, after forgetting others than those of these charges."""
         over = self._keys() + count - self.max_keys
         if over <= 0 or not count:
             return True
@@ -231,7 +231,7 @@ class MemoryStore:
         return over
 
     def _after_fork(self) -> None:
-        # The same lock made new, since the compiled paths hold on to it; as the standard library does for its own.
+        # As the standard library does for its own locks: nobody in this process could release it.
         self.held.by = FORKED
         self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in the type stubs
 
