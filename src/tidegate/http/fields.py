@@ -35,8 +35,9 @@ from tidegate.errors import PolicyError
 from tidegate.units import US_PER_S, header_seconds
 
 if TYPE_CHECKING:
-    from tidegate.core.decision import Decision, Outcome
+    from tidegate.core.decision import Decision
     from tidegate.core.limits import Limit
+    from tidegate.core.outcome import Outcome
 
 Draft: TypeAlias = Literal["draft-10", "draft-07", "draft-06", "draft-03", "off"]
 Legacy: TypeAlias = Literal["off", "seconds", "date"]
