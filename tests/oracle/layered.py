@@ -1,8 +1,8 @@
 """Several limits on one request: all of them admit it, or nothing changes in any.
 
 A refusal names, of the limits that refuse, the one that frees last (never is last of all; ties: the
-first). An admission names the limit with the fewest such requests left (ties: the first; a limit
-that is charged nothing has no fewest). The wait of an admission is the longest of the single ones.
+first). An admission names the limit with the fewest such requests left (ties: the first); a limit that
+is charged nothing binds only where all are, by what is left. An admission waits for the longest wait.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tests.oracle.model import Answer, Model
-from tests.oracle.reading import BadInput, cost as read_cost, floor
+from tests.oracle.reading import BadInput, floor
+from tests.oracle.reading import cost as read_cost
 
 Limits = Sequence[tuple[str, dict[str, str]]]
 
@@ -67,12 +68,12 @@ class Layered:
             model.touch(now_us, cost)
         return self._chosen(asked, peeked)
 
-    def refund(self, now_us: int, decision: LayeredAnswer, keys: Sequence[str] | None = None) -> list[Fraction]:
+    def refund(
+        self, now_us: int, decision: LayeredAnswer, keys: Sequence[str] | None = None
+    ) -> list[Fraction]:
         """Give back all that the decision took, from each limit by its own rule."""
         keys = keys or ["k"] * len(self.limits)
-        return [
-            self.model(i, keys[i]).refund(now_us, outcome) for i, outcome in enumerate(decision.outcomes)
-        ]
+        return [self.model(i, keys[i]).refund(now_us, outcome) for i, outcome in enumerate(decision.outcomes)]
 
     def reset(self) -> None:
         """Forget all keys."""
@@ -102,9 +103,10 @@ class Layered:
         )
 
 
-def _requests_left(outcome: Answer, cost: Fraction) -> float:
+def _requests_left(outcome: Answer, cost: Fraction) -> tuple[bool, int]:
+    """How many such requests still pass; a limit that is charged nothing comes last, by what it has left."""
     thousandths = max(0, floor(outcome.balance * 1000))
-    return thousandths // (cost * 1000) if cost else float("inf")
+    return (cost == 0, thousandths // int(cost * 1000) if cost else thousandths)
 
 
 def _frees_at(outcome: Answer) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from tests.oracle.carry import carried
 from tests.oracle.machine import Machine, Receipt
 from tests.oracle.reading import BadInput, duration_us, number
 
@@ -47,7 +48,9 @@ class Log(Machine):
             return 0
         ends_at_us = sorted(entry[0] + self.window_us for entry in self.entries)
         for end_at_us in ends_at_us:
-            left = sum((amount for at_us, amount, _ in self.entries if end_at_us < at_us + self.window_us), ZERO)
+            left = sum(
+                (amount for at_us, amount, _ in self.entries if end_at_us < at_us + self.window_us), ZERO
+            )
             if left + cost <= self.capacity:
                 return end_at_us - now_us
         raise AssertionError("an empty log admits any cost up to the limit")
@@ -61,13 +64,25 @@ class Log(Machine):
         returned = ZERO
         kept = []
         for at_us, counted, name in self.entries:
-            if name is receipt.mark:
+            mine = name is receipt.mark
+            if mine:
                 returned = min(amount, counted)
-                counted -= returned
-            if counted:
-                kept.append((at_us, counted, name))
+            if counted > returned or not mine:
+                kept.append((at_us, counted - returned if mine else counted, name))
         self.entries = kept
         return returned
+
+    def take_over(self, old: Machine, way: str) -> None:
+        """A log keeps the entries of a log where the level is kept; what strict adds counts from now on."""
+        if not isinstance(old, Log) or way not in {"strict", "keep_level"}:
+            super().take_over(old, way)
+            return
+        self.at_us, self.lag_us, self.entries = old.at_us, old.lag_us, old.entries
+        assert self.at_us is not None
+        self.pass_time(self.at_us)
+        owed = carried(way, self.used(), old.capacity, self.capacity) - self.used()
+        if owed:
+            self.add(owed)
 
     def hold(self, used: Fraction, at_us: int) -> None:
         self.at_us = at_us

@@ -94,7 +94,8 @@ def _in_force(setting: Setting, outcome: Outcome) -> Charge:
     rule = setting.policy.get(outcome.rule)
     if rule is None or rule.limit is None or callable(rule.overrides):
         return outcome.charge
-    return outcome.charge._replace(limit=rule.limit_for({}, outcome.charge.key))
+    limit = rule.limit if rule.limit_for is None else rule.limit_for({}, outcome.charge.key)
+    return outcome.charge._replace(limit=limit)
 
 
 def _adjustment(setting: Setting, outcome: Outcome, units: int, own: int) -> Adjustment:
