@@ -77,11 +77,17 @@ class Guard:
         """The application's fields with ours, where both may have set some of the same."""
         return merge_fields(theirs, ours, now_s=self._wall_clock_s())
 
-    def refused(self, decision: Decision, own: Answer | None = None) -> Answer:
-        """The whole answer to a refused request; `own` is what the application would rather say."""
-        answer = own
-        if answer is None:
+    def refused(self, decision: Decision, own: object = None) -> Answer:
+        """The whole answer to a refused request; `own` is what the application would rather say.
+
+        Raises TypeError if that is no `Answer`: a broken hook must not look like an answer.
+        """
+        if own is None:
             answer = refusal(decision, shared=self._is_shared(decision.rule), deny_status=self._deny_status)
+        elif isinstance(own, Answer):
+            answer = own
+        else:
+            raise TypeError(f"the on_refused hook returned {own!r}; it must return an Answer or None")
         return answer._replace(headers=self.merged(answer.headers, self.pairs(decision)))
 
     def held_too_long(self, decision: Decision) -> Answer:
