@@ -1,0 +1,60 @@
+"""The reference that other stores are compared with: `core.compose` over a dict, and nothing else.
+
+It forgets nothing, has no lock, no clock and no bound. What makes a store fast or shared is left out, so
+what remains is what a store must answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidegate.core.compose import Adjustment, adjust, decide, must_write
+from tidegate.core.decision import Charge, Outcome
+from tidegate.core.keys import Key
+from tidegate.errors import StoreError
+
+
+class ReferenceStore:
+    """A store for one thread that is told every instant. For comparisons, not for use."""
+
+    name = "reference"
+
+    def __init__(self) -> None:
+        self._states: dict[tuple[str, Key], Any] = {}
+
+    def decide(
+        self, charges: Sequence[Charge], now_us: int | None = None, *, take: bool = True
+    ) -> list[Outcome]:
+        """Decide all-or-nothing; an outcome for each charge, in order."""
+        stored = [self._states.get((charge.rule, charge.key)) for charge in charges]
+        outcomes = decide(charges, stored, _told(now_us), take=take)
+        for outcome, state in zip(outcomes, stored, strict=True):
+            if must_write(outcome, state):
+                self._states[outcome.rule, outcome.charge.key] = outcome.state
+        return outcomes
+
+    def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None = None) -> list[int]:
+        """Give back or charge on top; the units by which each level went down, negative if it went up."""
+        changes = []
+        for adjustment in adjustments:
+            place = (adjustment.charge.rule, adjustment.charge.key)
+            units, state = adjust(adjustment, self._states.get(place), _told(now_us))
+            if units:
+                self._states[place] = state
+            changes.append(units)
+        return changes
+
+    def forget(self, keys: Sequence[tuple[str, Key]]) -> None:
+        """Make these (rule, key) fresh."""
+        for place in keys:
+            self._states.pop(place, None)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def _told(now_us: int | None) -> int:
+    if now_us is None:
+        raise StoreError("the reference store has no clock; give the limiter one, such as ManualClock()")
+    return now_us
