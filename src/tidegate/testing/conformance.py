@@ -153,41 +153,38 @@ class _Play:
 
     def _answer(self, step: Table) -> Table:
         """What the store answers to a step: the fields of the tables."""
-        answer: Table = {}
-        decision = None
-        admitted = 0
-        try:
-            for _ in range(step.get("times", 1)):
-                answer, decision = self._one(step)
-                admitted += decision is not None and decision.allowed
-        except TidegateError as error:
-            answer = {"error": str(error)}
-        self._decisions.append(decision)
-        return answer | {"admitted": admitted}
-
-    def _one(self, step: Table) -> tuple[Table, Decision | None]:
-        assert self._limiter is not None
-        op = step["op"]
+        self._decisions.append(None)
         if "at_us" in step:
             self._clock.set(Fraction(step["at_us"], US_PER_S))
-        if op in ("hit", "peek"):
-            decision = self._ask(step, take=op == "hit")
-            return _fields(decision), decision
+        try:
+            return self._ask(step) if step["op"] in ("hit", "peek") else self._change(step)
+        except TidegateError as error:
+            return {"error": str(error)}
+
+    def _ask(self, step: Table) -> Table:
+        """Hit or look, so many times; the answer is the last one's, with how many were admitted."""
+        charges = [charge._replace(patience_us=step.get("patience_us")) for charge in self._charges(step)]
+        admitted = 0
+        for _ in range(step.get("times", 1)):
+            outcomes = self._store.decide(charges, self._clock.now_us(), take=step["op"] == "hit")
+            self._decisions[-1] = decision = Decision.of(outcomes, self._store.name, None, None)
+            admitted += decision.allowed
+        return _fields(decision) | {"admitted": admitted}
+
+    def _change(self, step: Table) -> Table:
+        """Give back, reset, or put another limit in force."""
+        assert self._limiter is not None
+        op = step["op"]
         if op in ("refund", "settle"):
             earlier = self._decisions[step["step"]]
             assert earlier is not None, "a refund names the step of a hit"
-            return {"returned": self._returned(step, earlier)}, None
+            return {"returned": self._returned(step, earlier)}
         if op == "reset":
             self._store.forget([(charge.rule, charge.key) for charge in self._charges({})])
         else:
             assert op == "change", op
             self._limiter.replace_policy(self._one_rule(step["limit"]))
-        return {}, None
-
-    def _ask(self, step: Table, *, take: bool) -> Decision:
-        charges = [charge._replace(patience_us=step.get("patience_us")) for charge in self._charges(step)]
-        outcomes = self._store.decide(charges, self._clock.now_us(), take=take)
-        return Decision.of(outcomes, self._store.name, None, None)
+        return {}
 
     def _charges(self, step: Table) -> list[Charge]:
         """What the step asks of each limit."""

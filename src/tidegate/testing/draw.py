@@ -133,7 +133,9 @@ def _limit(random: Random, whole: bool) -> Limit:
 def _cost(random: Random, whole: bool) -> Fraction:
     """Mostly 1. A log counts whole tokens, so where there may be one no cost is a fraction."""
     fractions = () if whole else (Fraction(1, 2), Fraction(1, 1000), Fraction(2_333, 1_000))
-    return random.choice((Fraction(1),) * 6 + (Fraction(0), Fraction(2), Fraction(5), Fraction(25), *fractions))
+    return random.choice(
+        (Fraction(1),) * 6 + (Fraction(0), Fraction(2), Fraction(5), Fraction(25), *fractions)
+    )
 
 
 def _next_instant(random: Random, at_us: int) -> int:

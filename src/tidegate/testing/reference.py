@@ -1,6 +1,6 @@
 """The reference that other stores are compared with: `core.compose` over a dict, and nothing else.
 
-It forgets nothing, has no lock, no clock and no bound. What makes a store fast or shared is left out, so
+It forgets only when told, has no lock, no clock and no bound. What makes a store fast or shared is left out, so
 what remains is what a store must answer.
 """
 
@@ -22,6 +22,8 @@ class ReferenceStore:
 
     def __init__(self) -> None:
         self._states: dict[tuple[str, Key], Any] = {}
+        self.forgets_before_us = 0
+        """The latest instant at which a key became fresh: whoever asks at an earlier one might still find it."""
 
     def decide(
         self, charges: Sequence[Charge], now_us: int | None = None, *, take: bool = True
@@ -48,7 +50,17 @@ class ReferenceStore:
     def forget(self, keys: Sequence[tuple[str, Key]]) -> None:
         """Make these (rule, key) fresh."""
         for place in keys:
-            self._states.pop(place, None)
+            state = self._states.pop(place, None)
+            if state is not None:
+                self.forgets_before_us = max(self.forgets_before_us, state.at_us + 1)
+
+    def forget_fresh(self, now_us: int) -> None:
+        """Drop what has become fresh by now, and remember when it did."""
+        for place, state in list(self._states.items()):
+            left_us = state.law.reset_after_us(state, state.at_us)
+            if left_us is not None and state.at_us + left_us <= now_us:
+                self.forgets_before_us = max(self.forgets_before_us, state.at_us + left_us)
+                del self._states[place]
 
     def close(self) -> None:
         """Nothing was opened."""

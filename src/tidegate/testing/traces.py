@@ -66,14 +66,23 @@ def run_traces(
 
 
 def _compare(trace: Trace, store: Store) -> _Apart | None:
-    """Play the trace on both, step by step, until they part."""
+    """Play the trace on both, step by step, until they part.
+
+    A store may forget a key that has become fresh, or keep it, and before the instant of that the two
+    would answer differently; so the clock goes back as far as that at most.
+    """
     run = uuid4().hex[:12]
-    ours, theirs = _Player(trace, ReferenceStore(), run), _Player(trace, store, run)
+    reference = ReferenceStore()
+    ours, theirs = _Player(trace, reference, run), _Player(trace, store, run)
+    played: list[Step] = []
     try:
-        for position, step in enumerate(trace.steps):
+        for drawn in trace.steps:
+            step = drawn._replace(at_us=max(drawn.at_us, reference.forgets_before_us))
+            played.append(step)
             expected, answered = ours.answer(step), theirs.answer(step)
             if expected != answered:
-                return _Apart(replace(trace, steps=trace.steps[: position + 1]), expected, answered)
+                return _Apart(replace(trace, steps=tuple(played)), expected, answered)
+            reference.forget_fresh(step.at_us)
     finally:
         theirs.forget()
     return None
