@@ -1,4 +1,4 @@
-"""For tests of code that uses tidegate, and for authors of stores: a clock to move, and what a store must answer."""
+"""For tests of code that uses tidegate, and for authors of stores: a clock to move, tables to pass."""
 
 from __future__ import annotations
 

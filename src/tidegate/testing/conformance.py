@@ -18,7 +18,7 @@ from importlib.resources.abc import Traversable
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from tidegate.core.decision import Charge, Decision
+from tidegate.core.decision import Decision
 from tidegate.core.limits import (
     FixedWindow,
     LeakyBucket,
@@ -28,6 +28,7 @@ from tidegate.core.limits import (
     SlidingWindow,
     TokenBucket,
 )
+from tidegate.core.outcome import Charge
 from tidegate.core.policy import ONLY_RULE, Policy
 from tidegate.core.rule import Rule
 from tidegate.errors import TidegateError
@@ -164,12 +165,12 @@ class _Play:
     def _ask(self, step: Table) -> Table:
         """Hit or look, so many times; the answer is the last one's, with how many were admitted."""
         charges = [charge._replace(patience_us=step.get("patience_us")) for charge in self._charges(step)]
-        admitted = 0
+        decisions = []
         for _ in range(step.get("times", 1)):
             outcomes = self._store.decide(charges, self._clock.now_us(), take=step["op"] == "hit")
-            self._decisions[-1] = decision = Decision.of(outcomes, self._store.name, None, None)
-            admitted += decision.allowed
-        return _fields(decision) | {"admitted": admitted}
+            decisions.append(Decision.of(outcomes, self._store.name, None, None))
+        self._decisions[-1] = decisions[-1]
+        return _fields(decisions[-1]) | {"admitted": sum(decision.allowed for decision in decisions)}
 
     def _change(self, step: Table) -> Table:
         """Give back, reset, or put another limit in force."""
@@ -248,7 +249,7 @@ class _Play:
 
 
 def _cost_from(attribute: str) -> Callable[[Any], Number]:
-    return lambda attributes: attributes[attribute]  # type: ignore[no-any-return]  # numbers were put there
+    return lambda attributes: attributes[attribute]
 
 
 def _fields(decision: Decision) -> Table:

@@ -6,11 +6,13 @@ little or a lot. What is drawn is valid: an error of a store is then a differenc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
 from typing import Literal, NamedTuple, TypeAlias
 
+from tidegate.core.carry import WAYS
 from tidegate.core.limits import (
     FixedWindow,
     LeakyBucket,
@@ -20,7 +22,6 @@ from tidegate.core.limits import (
     SlidingWindow,
     TokenBucket,
 )
-from tidegate.core.carry import WAYS
 from tidegate.core.rule import Rule
 from tidegate.units import US_PER_S, decimal_text, seconds
 
@@ -119,23 +120,24 @@ def _limit(random: Random, whole: bool) -> Limit:
     release: Literal["immediate", "interval"] = random.choice(("immediate", "interval"))
     calendar = random.choice(_CALENDAR)
     zone = random.choice(_ZONES) if calendar in ("day", "week", "month") else "UTC"
-    kinds = [
+    kinds: list[Callable[[], Limit]] = [
         lambda: TokenBucket(size, rate),
         lambda: LeakyBucket(size, rate),
         lambda: LeakyQueue(size, "5/s" if rate == "0/s" else rate, release, random.choice((0, 0, 1, 8))),
         lambda: FixedWindow(size, calendar, zone),
         lambda: SlidingWindow(size, window),
-        *([lambda: SlidingLog(size, window)] if whole else []),
     ]
+    if whole:
+        kinds.append(lambda: SlidingLog(size, window))
     return random.choice(kinds)()
 
 
 def _cost(random: Random, whole: bool) -> Fraction:
     """Mostly 1. A log counts whole tokens, so where there may be one no cost is a fraction."""
-    fractions = () if whole else (Fraction(1, 2), Fraction(1, 1000), Fraction(2_333, 1_000))
-    return random.choice(
-        (Fraction(1),) * 6 + (Fraction(0), Fraction(2), Fraction(5), Fraction(25), *fractions)
-    )
+    costs = [Fraction(1)] * 6 + [Fraction(0), Fraction(2), Fraction(5), Fraction(25)]
+    if not whole:
+        costs += [Fraction(1, 2), Fraction(1, 1_000), Fraction(2_333, 1_000)]
+    return random.choice(costs)
 
 
 def _next_instant(random: Random, at_us: int) -> int:

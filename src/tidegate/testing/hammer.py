@@ -1,4 +1,4 @@
-"""Real threads and processes on one key of a store: does exactly what the limit allows get through?
+"""Real threads and processes on one key of a store: what gets through, and what should have.
 
 Two bounds follow from the limit and a stopwatch alone. Above: capacity + rate * T, with T from before the
 first call to after the last. Below: whoever is refused finds less than a cost left. So by the first refusal
@@ -36,7 +36,7 @@ Opener = Callable[[str], Any]
 
 @dataclass(frozen=True)
 class Hammered:
-    """What came through. Amounts are tokens, times seconds; `ok` iff lower <= admitted <= upper and no errors."""
+    """What came through, in tokens and seconds; `ok` iff lower <= admitted <= upper, and without errors."""
 
     store: str
     processes: int
@@ -112,7 +112,7 @@ def hammer(
         name = store.name
         if name == "memory" and processes > 1:
             raise StoreError(
-                f"a memory store lives in one process, so {processes} processes would have {processes} budgets; "
+                f"a memory store lives in one process, so {processes} processes would have a budget each; "
                 f"hammer it with --threads {processes}, or name a store that they share"
             )
         work = _Work(

@@ -1,7 +1,7 @@
 """The reference that other stores are compared with: `core.compose` over a dict, and nothing else.
 
-It forgets only when told, has no lock, no clock and no bound. What makes a store fast or shared is left out, so
-what remains is what a store must answer.
+It forgets only when told, has no lock, no clock and no bound. What makes a store fast or shared is left
+out, so what remains is what a store must answer.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.core.compose import Adjustment, adjust, decide, must_write
-from tidegate.core.decision import Charge, Outcome
 from tidegate.core.keys import Key
+from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError
 
 
@@ -23,7 +23,7 @@ class ReferenceStore:
     def __init__(self) -> None:
         self._states: dict[tuple[str, Key], Any] = {}
         self.forgets_before_us = 0
-        """The latest instant at which a key became fresh: whoever asks at an earlier one might still find it."""
+        """When a key last became fresh: at an earlier instant it may or may not still be there."""
 
     def decide(
         self, charges: Sequence[Charge], now_us: int | None = None, *, take: bool = True
