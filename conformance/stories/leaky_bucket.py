@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from conformance.stories import token_bucket
-from conformance.stories.telling import *  # noqa: F403  (the words of the story)
+from conformance.stories.telling import Json, case, many, meter, no, peek, retold, yes
 
-ABOUT = "The leaky meter (GCRA is the same thing): its own stories, then every story of the token bucket again."
+ABOUT = (
+    "The leaky meter (GCRA is the same thing): its own stories, then every story of the token bucket again."
+)
 
 
 def cases() -> list[Json]:
@@ -15,7 +17,14 @@ def cases() -> list[Json]:
             "Ten at once fill it; every 6 s one has drained.",
             ["C012"],
             meter(10, "10/60s"),
-            [many(0, 10, 10, left=0), yes(6, left=0), yes(12, left=0), yes(18, left=0), yes(24, left=0), no(24, retry=6)],
+            [
+                many(0, 10, 10, left=0),
+                yes(6, left=0),
+                yes(12, left=0),
+                yes(18, left=0),
+                yes(24, left=0),
+                no(24, retry=6),
+            ],
         ),
         case(
             "ten a second with capacity 1",

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from conformance.stories import token_bucket
-from conformance.stories.telling import *  # noqa: F403  (the words of the story)
+from conformance.stories.telling import (
+    Json,
+    case,
+    no,
+    peek,
+    queue,
+    retold,
+    us_text,
+    yes,
+)
 
 ABOUT = "The leaky queue: its waits, then every story of the token bucket again with the same verdicts."
 
@@ -22,14 +31,23 @@ def cases() -> list[Json]:
             "Each waits for its own work too.",
             ["issue: LeakyQueue(20, 5/s)"],
             queue(20, "5/s", "interval"),
-            [[yes(0, wait=us_text(i * 200_000), left=20 - i) for i in range(1, 21)], no(0, wait=0, retry="0.2")],
+            [
+                [yes(0, wait=us_text(i * 200_000), left=20 - i) for i in range(1, 21)],
+                no(0, wait=0, retry="0.2"),
+            ],
         ),
         case(
             "a place is free when one has left",
             "At 0.2 s the first place is free, and the newcomer is the last in line again.",
             [],
             queue(20, "5/s"),
-            [yes(0, 19), yes(0, wait="3.8"), no("0.199999", retry="0.000001"), yes("0.2", wait="3.8"), peek(2, left=9)],
+            [
+                yes(0, 19),
+                yes(0, wait="3.8"),
+                no("0.199999", retry="0.000001"),
+                yes("0.2", wait="3.8"),
+                peek(2, left=9),
+            ],
         ),
         case(
             "an empty line makes nobody wait",
@@ -50,14 +68,26 @@ def cases() -> list[Json]:
             "A job of cost 3 holds the next for three intervals; with interval it is held for its own three.",
             [],
             queue(10, "2/s"),
-            [yes(0, 3, wait=0), yes(0, 1, wait="1.5"), yes(0, 4, wait=2), no(0, 3, retry="0.5"), yes(0, 2, wait=4)],
+            [
+                yes(0, 3, wait=0),
+                yes(0, 1, wait="1.5"),
+                yes(0, 4, wait=2),
+                no(0, 3, retry="0.5"),
+                yes(0, 2, wait=4),
+            ],
         ),
         case(
             "larger jobs with interval",
             "The job's own cost counts in its wait.",
             [],
             queue(10, "2/s", "interval"),
-            [yes(0, 3, wait="1.5"), yes(0, 1, wait=2), yes(0, 4, wait=4), no(0, 3, retry="0.5"), yes(0, 2, wait=5)],
+            [
+                yes(0, 3, wait="1.5"),
+                yes(0, 1, wait=2),
+                yes(0, 4, wait=4),
+                no(0, 3, retry="0.5"),
+                yes(0, 2, wait=5),
+            ],
         ),
         case(
             "fifty at a hundred a minute: the last goes at 29.4 s",
@@ -82,11 +112,18 @@ def cases() -> list[Json]:
         ),
         case(
             "800,000 places at 80,000 a second",
-            "The last leaves at 799,999 / 80,000 = 9.9999875 s, rounded up once; 12.5 us a place never accumulates.",
+            "The last leaves at 799,999 / 80,000 = 9.9999875 s, rounded up once; 12.5 us a place "
+            "never accumulates.",
             ["C037"],
             queue(800_000, "80000/s"),
-            [yes(0, wait=0), yes(0, wait="0.000013"), yes(0, wait="0.000025"), yes(0, 799_996, wait="0.000038"),
-             yes(0, 1, wait="9.999988", left=0), no(0, 1, retry="0.000013")],
+            [
+                yes(0, wait=0),
+                yes(0, wait="0.000013"),
+                yes(0, wait="0.000025"),
+                yes(0, 799_996, wait="0.000038"),
+                yes(0, 1, wait="9.999988", left=0),
+                no(0, 1, retry="0.000013"),
+            ],
         ),
         case(
             "delay_after lets the first through without delay",
@@ -102,7 +139,13 @@ def cases() -> list[Json]:
             queue(6, "1/s", "interval", delay_after=3),
             [[yes(0, wait=wait) for wait in [0, 0, 0, 1, 2, 3]], no(0, retry=1)],
         ),
-        case("a queue of capacity 0 is an error", "A limit must allow something.", ["C085"], queue(0, "1/s"), [],
-             rejected=True),
+        case(
+            "a queue of capacity 0 is an error",
+            "A limit must allow something.",
+            ["C085"],
+            queue(0, "1/s"),
+            [],
+            rejected=True,
+        ),
         *retold(token_bucket.cases(), "leaky_queue"),
     ]

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from conformance.stories.telling import *  # noqa: F403  (the words of the story)
+from conformance.stories.telling import (
+    Json,
+    bucket,
+    case,
+    many,
+    no,
+    queue,
+    us_text,
+    yes,
+)
 
 ABOUT = "nginx limit_req with rate=10r/s: burst=20, burst=20 nodelay, burst=20 delay=8, and no burst."
 
@@ -29,15 +38,25 @@ def cases() -> list[Json]:
             "Twenty-one pass without delay, the twenty-second is refused; a tenth of a second earns one.",
             ["issue: nginx"],
             bucket(21, "10/s"),
-            [[yes(0, wait=0) for _ in range(21)], no(0, retry="0.1"), yes("0.1", wait=0), no("0.1", retry="0.1"),
-             many("1.1", 11, 10)],
+            [
+                [yes(0, wait=0) for _ in range(21)],
+                no(0, retry="0.1"),
+                yes("0.1", wait=0),
+                no("0.1", retry="0.1"),
+                many("1.1", 11, 10),
+            ],
         ),
         case(
             "burst=20 delay=8: 22 at once",
-            "Nine pass without delay (one and eight of the burst), twelve are delayed by 0.1 to 1.2 s, one is refused.",
+            "Nine pass without delay (one and eight of the burst), twelve are delayed by 0.1 to 1.2 "
+            "s, one is refused.",
             ["issue: nginx"],
             queue(21, "10/s", delay_after=8),
-            [[yes(0, wait=0) for _ in range(9)], [yes(0, wait=tenths[i]) for i in range(1, 13)], no(0, retry="0.1")],
+            [
+                [yes(0, wait=0) for _ in range(9)],
+                [yes(0, wait=tenths[i]) for i in range(1, 13)],
+                no(0, retry="0.1"),
+            ],
         ),
         case(
             "burst=20 delay=8: at the rate after the burst",

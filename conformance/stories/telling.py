@@ -19,7 +19,14 @@ _SECONDS = {"wait": "wait_us", "retry": "retry_after_us", "reset": "reset_after_
 Json = dict[str, Any]
 
 
-def case(name: str, why: str, covers: list[str], limit: Json | list[tuple[str, Json]], steps: list[Any], **options: Any) -> Json:
+def case(
+    name: str,
+    why: str,
+    covers: list[str],
+    limit: Json | list[tuple[str, Json]],
+    steps: list[Any],
+    **options: Any,
+) -> Json:
     """One case. A list of named limits makes it a layered one. Nested lists of steps are laid out flat."""
     rejected = options.pop("rejected", False)
     told: Json = {"name": name, "why": why, "covers": covers}

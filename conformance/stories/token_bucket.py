@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from conformance.stories.telling import *  # noqa: F403  (the words of the story)
+from conformance.stories.telling import (
+    NEVER,
+    Json,
+    bucket,
+    case,
+    hit,
+    many,
+    no,
+    peek,
+    refund,
+    reset,
+    us_text,
+    yes,
+)
 
 ABOUT = "The token bucket. Leaky meter and queue give the same verdicts with the same numbers."
 
 
 PASS = {0, 1, 2, 4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40, 44, 47}
-"""Tenths of a second at which one token is there: the first three, then each third of a second, rounded up."""
+"""Tenths of a second at which one token is there: the first three, then each third of a second."""
 
 
 def cases() -> list[Json]:
     return [
         case(
             "twenty reads, then five a second",
-            "A fresh bucket of 20 serves twenty at once; from empty, 0.4 s earns exactly two and 2 s exactly ten.",
+            "A fresh bucket of 20 serves twenty at once; from empty, 0.4 s earns exactly two and 2 s "
+            "exactly ten.",
             ["issue: TokenBucket(20, 5/s)"],
             bucket(20, "5/s"),
             [
@@ -92,7 +106,12 @@ def cases() -> list[Json]:
             "Costs of several sizes share one budget.",
             ["issue: TokenBucket(50, 5/s)"],
             bucket(50, "5/s"),
-            [[yes(0, 5) for _ in range(9)], yes(0, 1, left=4), no(0, 5, left=4, retry="0.2"), yes(0, 1, left=3)],
+            [
+                [yes(0, 5) for _ in range(9)],
+                yes(0, 1, left=4),
+                no(0, 5, left=4, retry="0.2"),
+                yes(0, 1, left=3),
+            ],
         ),
         case(
             "frequent calls lose no fractions",
@@ -138,7 +157,10 @@ def cases() -> list[Json]:
             "State must not be forgotten before the bucket is full: 3 + 3 * 4.9 = 17.7.",
             ["C044"],
             bucket(3, "3/s"),
-            [[hit(us_text(i * 100_000), 1, i in PASS) for i in range(50)], peek(us_text(4_900_000), balance="0.7")],
+            [
+                [hit(us_text(i * 100_000), 1, i in PASS) for i in range(50)],
+                peek(us_text(4_900_000), balance="0.7"),
+            ],
         ),
         case(
             "the life of the state starts again with each spend",
@@ -182,14 +204,24 @@ def cases() -> list[Json]:
                 no("0.999", "1.5", retry="2.001"),
             ],
         ),
-        case("0.8 s after a fifth", "The wait counts what has drained since.", ["C057"], bucket(1, "1/s"),
-             [yes(0), no("0.2", retry="0.8"), yes(1)]),
+        case(
+            "0.8 s after a fifth",
+            "The wait counts what has drained since.",
+            ["C057"],
+            bucket(1, "1/s"),
+            [yes(0), no("0.2", retry="0.8"), yes(1)],
+        ),
         case(
             "time to full and time to retry have one unit",
             "Two tokens a minute: full in 30 s after one, in 60 s after two, retry after 30 s.",
             ["C059"],
             bucket(2, "2/60s"),
-            [yes(0, reset=30, retry=0), yes(0, reset=60, retry=0), no(0, retry=30, reset=60), yes(30, retry=0)],
+            [
+                yes(0, reset=30, retry=0),
+                yes(0, reset=60, retry=0),
+                no(0, retry=30, reset=60),
+                yes(30, retry=0),
+            ],
         ),
         case(
             "never is not not-now",
@@ -205,8 +237,13 @@ def cases() -> list[Json]:
             bucket(10, "1/s"),
             [yes(0, 3, left=7, balance=7, wait=0, retry=0, reset=3)],
         ),
-        case("never above the capacity", "A long pause fills and does not overflow.", ["C066"], bucket(10, "1/s"),
-             [yes(0, 3, left=7), peek(100, left=10, balance=10, reset=0)]),
+        case(
+            "never above the capacity",
+            "A long pause fills and does not overflow.",
+            ["C066"],
+            bucket(10, "1/s"),
+            [yes(0, 3, left=7), peek(100, left=10, balance=10, reset=0)],
+        ),
         case(
             "a look changes nothing",
             "It counts the time that passed; a second look at the same instant sees the same.",
@@ -248,19 +285,31 @@ def cases() -> list[Json]:
             bucket(6, "6/min"),
             [many(0, 6, 6), many(60, 6, 6)],
         ),
-        case("a hundred at once from a bucket of a hundred", "The bucket lets all fifty go at once where a queue spreads them.",
-             ["C098"], bucket(100, "100/60s"), [many(0, 50, 50, left=50, wait=0)]),
+        case(
+            "a hundred at once from a bucket of a hundred",
+            "The bucket lets all fifty go at once where a queue spreads them.",
+            ["C098"],
+            bucket(100, "100/60s"),
+            [many(0, 50, 50, left=50, wait=0)],
+        ),
         case(
             "forget the key",
             "After a reset the key is as one never used; what was taken before cannot be given back.",
             [],
             bucket(10, "1/s"),
-            [yes(0, 10, left=0), reset(), peek(1, left=10, reset=0), yes(1, 4, left=6), refund(2, 0, 10, returned=0),
-             peek(2, left=7)],
+            [
+                yes(0, 10, left=0),
+                reset(),
+                peek(1, left=10, reset=0),
+                yes(1, 4, left=6),
+                refund(2, 0, 10, returned=0),
+                peek(2, left=7),
+            ],
         ),
         case(
             "within: never more than 90,000 in any minute",
-            "Capacity + rate * period is at most the number: 3,000 at once and 1,450 a second, 90,000 in 60 s.",
+            "Capacity + rate * period is at most the number: 3,000 at once and 1,450 a second, "
+            "90,000 in 60 s.",
             ["issue: TokenBucket.within"],
             bucket(3000, "1450/s"),
             [

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tests.oracle.model import Answer, Model
-from tests.oracle.reading import BadInput, cost as read_cost, floor
+from tests.oracle.reading import BadInput, floor
+from tests.oracle.reading import cost as read_cost
 
 Limits = Sequence[tuple[str, dict[str, str]]]
 
@@ -67,12 +68,12 @@ class Layered:
             model.touch(now_us, cost)
         return self._chosen(asked, peeked)
 
-    def refund(self, now_us: int, decision: LayeredAnswer, keys: Sequence[str] | None = None) -> list[Fraction]:
+    def refund(
+        self, now_us: int, decision: LayeredAnswer, keys: Sequence[str] | None = None
+    ) -> list[Fraction]:
         """Give back all that the decision took, from each limit by its own rule."""
         keys = keys or ["k"] * len(self.limits)
-        return [
-            self.model(i, keys[i]).refund(now_us, outcome) for i, outcome in enumerate(decision.outcomes)
-        ]
+        return [self.model(i, keys[i]).refund(now_us, outcome) for i, outcome in enumerate(decision.outcomes)]
 
     def reset(self) -> None:
         """Forget all keys."""

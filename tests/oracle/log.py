@@ -47,7 +47,9 @@ class Log(Machine):
             return 0
         ends_at_us = sorted(entry[0] + self.window_us for entry in self.entries)
         for end_at_us in ends_at_us:
-            left = sum((amount for at_us, amount, _ in self.entries if end_at_us < at_us + self.window_us), ZERO)
+            left = sum(
+                (amount for at_us, amount, _ in self.entries if end_at_us < at_us + self.window_us), ZERO
+            )
             if left + cost <= self.capacity:
                 return end_at_us - now_us
         raise AssertionError("an empty log admits any cost up to the limit")
@@ -61,11 +63,11 @@ class Log(Machine):
         returned = ZERO
         kept = []
         for at_us, counted, name in self.entries:
-            if name is receipt.mark:
+            mine = name is receipt.mark
+            if mine:
                 returned = min(amount, counted)
-                counted -= returned
-            if counted:
-                kept.append((at_us, counted, name))
+            if counted > returned or not mine:
+                kept.append((at_us, counted - returned if mine else counted, name))
         self.entries = kept
         return returned
 

@@ -33,6 +33,9 @@ class Machine:
     at_us: int | None = None
     lag_us: int = 0
 
+    def __init__(self, limit: dict[str, str]) -> None:
+        raise NotImplementedError
+
     def copied(self) -> Machine:
         return copy.copy(self)
 

@@ -10,6 +10,7 @@ a cost of 0 neither, and a refund or settlement that returns and adds nothing ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,7 +18,8 @@ from tests.oracle.carry import carried
 from tests.oracle.level import Level, Queue
 from tests.oracle.log import Log
 from tests.oracle.machine import Machine, Receipt
-from tests.oracle.reading import BadInput, cost as read_cost, floor
+from tests.oracle.reading import BadInput, floor
+from tests.oracle.reading import cost as read_cost
 from tests.oracle.windows import Fixed, Sliding
 
 MACHINES: dict[str, type[Machine]] = {
@@ -46,7 +48,7 @@ class Answer:
 class Model:
     """One key. `give_back` is "bounded" or "full", `max_debt` the capacity unless given."""
 
-    machines = MACHINES
+    machines: Mapping[str, type[Machine]] = MACHINES
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class Model:
         self.epoch += 1
 
     def at(self, now_us: int) -> tuple[Machine, bool]:
-        """The machine as it is at the instant, and whether what was before is void: moved back or carried over."""
+        """The machine as it is at the instant, and whether what was before is void (moved back, carried)."""
         machine = self.machine.copied()
         if self.written_under == self.limit:
             return machine, machine.move_to(now_us)

@@ -1,4 +1,4 @@
-"""Plays a conformance case on the oracle and tells what it answered, step by step, in the tables' own form."""
+"""Plays a conformance case on the oracle: what it answers to each step, in the tables' own form."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ from tests.oracle.reading import number
 
 Step = dict[str, Any]
 Case = dict[str, Any]
+
+EXPECTED = {  # the fields of an answer
+    "allowed",
+    "admitted",
+    "rule",
+    "remaining",
+    "balance",
+    "wait_us",
+    "retry_after_us",
+    "reset_after_us",
+    "returned",
+    "error",
+    "outcomes",
+}
 
 
 def text(value: Fraction) -> str:
@@ -33,45 +47,42 @@ def play(case: Case, model: type[Model] = Model) -> list[Step]:
     if "max_debt" in options:
         options["max_debt"] = number(options["max_debt"])
     if "limits" in case:
-        return _play_layered(case, Layered([(each["name"], each["limit"]) for each in case["limits"]], **options))
+        return _play_layered(
+            case, Layered([(each["name"], each["limit"]) for each in case["limits"]], **options)
+        )
     return _play_single(case, model(case["limit"], **options))
 
 
 def differences(case: Case, model: type[Model] = Model) -> list[str]:
     """Every expectation of the case that the oracle does not meet."""
+    return compared(case, model)[0]
+
+
+def compared(case: Case, model: type[Model] = Model) -> tuple[list[str], list[Step]]:
+    """The expectations that are not met, and all that was answered."""
     try:
         answers = play(case, model)
     except BadInput as error:
-        return [] if case.get("rejected") else [f"{case['name']}: rejected: {error}"]
+        return ([] if case.get("rejected") else [f"{case['name']}: rejected: {error}"]), []
     if case.get("rejected"):
-        return [f"{case['name']}: must be rejected"]
+        return [f"{case['name']}: must be rejected"], []
     found = []
     for index, (step, answer) in enumerate(zip(case["steps"], answers, strict=True)):
         if "error" in answer and "error" not in step:
             found.append(f"{case['name']}, step {index}: rejected as an error")
         for field in sorted(EXPECTED.intersection(step)):
             if step[field] != answer.get(field, "(nothing)"):
-                found.append(f"{case['name']}, step {index}: {field} {step[field]}, oracle {answer.get(field)}")
+                found.append(
+                    f"{case['name']}, step {index}: {field} {step[field]}, oracle {answer.get(field)}"
+                )
         for place, expected in enumerate(step.get("each", ())):
             for field, value in expected.items():
-                if value != answer["outcomes"][place][field]:
-                    found.append(f"{case['name']}, step {index}, limit {place}: {field} {value}, oracle {answer['outcomes'][place][field]}")
-    return found
-
-
-EXPECTED = {
-    "allowed",
-    "admitted",
-    "rule",
-    "remaining",
-    "balance",
-    "wait_us",
-    "retry_after_us",
-    "reset_after_us",
-    "returned",
-    "error",
-    "outcomes",
-}
+                actual = answer["outcomes"][place][field]
+                if value != actual:
+                    found.append(
+                        f"{case['name']}, step {index}, limit {place}: {field} {value}, oracle {actual}"
+                    )
+    return found, answers
 
 
 def _play_single(case: Case, key: Model) -> list[Step]:

@@ -7,7 +7,14 @@ from typing import Any
 
 from tests.oracle import calendar_windows
 from tests.oracle.machine import Machine, Receipt
-from tests.oracle.reading import BadInput, CALENDAR_UNITS, UNIT_US, ceil, duration_us, number
+from tests.oracle.reading import (
+    CALENDAR_UNITS,
+    UNIT_US,
+    BadInput,
+    ceil,
+    duration_us,
+    number,
+)
 
 ZERO = Fraction(0)
 MILLI = 1000
@@ -132,7 +139,7 @@ class Sliding(Machine):
         return self._first_us(now_us, lambda later: later.used() == 0)
 
     def _first_us(self, now_us: int, holds: Any) -> int:
-        """The smallest wait after which it holds; what is used never rises by itself, so bisection finds it."""
+        """The smallest wait after which it holds. What is used never rises by itself: bisect."""
 
         def at(wait_us: int) -> bool:
             later = self.copied()
