@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from tidegate import Limiter, TokenBucket
+from tidegate.testing import ManualClock
+
 
 def scope_of(
     path: str = "/",
@@ -15,7 +18,14 @@ def scope_of(
 ) -> dict:
     pairs = headers.items() if isinstance(headers, dict) else headers or []
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs]
-    scope = {"type": kind, "path": path, "headers": raw, "client": client, "query_string": b"", "root_path": ""}
+    scope = {
+        "type": kind,
+        "path": path,
+        "headers": raw,
+        "client": client,
+        "query_string": b"",
+        "root_path": "",
+    }
     if kind == "http":
         scope["method"] = method
     return scope | more
@@ -77,3 +87,24 @@ def call(app, path: str = "/", **parts) -> Answered:
     """One request from its beginning to its end, in a loop of its own."""
     incoming = parts.pop("incoming", None)
     return asyncio.run(call_async(app, scope_of(path, **parts), incoming))
+
+
+class App:
+    """Answers 200 with a body in chunks, and counts its runs."""
+
+    def __init__(self, *chunks: bytes, status: int = 200, headers: tuple = ()) -> None:
+        self.chunks = chunks or (b"ok",)
+        self.status = status
+        self.headers = headers
+        self.runs = 0
+
+    async def __call__(self, scope, receive, send) -> None:
+        self.runs += 1
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        for number, chunk in enumerate(self.chunks, 1):
+            more = number < len(self.chunks)
+            await send({"type": "http.response.body", "body": chunk, "more_body": more})
+
+
+def bucket(capacity: int = 5, rate: str = "1/s", kind: type = Limiter, **more):
+    return kind(TokenBucket(capacity, rate), clock=ManualClock(), **more)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.http.asgi_calls import call, call_async, scope_of
+from tests.http.noted import noting
 from tests.http.wsgi_calls import call as wsgi_call
 from tidegate import AsyncLimiter, LeakyQueue, Limiter, SlidingLog, TokenBucket
 from tidegate.errors import PolicyError
-from tidegate.http.asgi import RateLimitMiddleware
+from tidegate.http import asgi, wsgi
 from tidegate.http.charge import only_status
-from tidegate.http.wsgi import RateLimitMiddleware as WsgiMiddleware
 from tidegate.testing import ManualClock
+
+Middleware: Any = asgi.RateLimitMiddleware  # untyped: wrong settings are tested too
+Wsgi: Any = wsgi.RateLimitMiddleware
 
 KEY = "203.0.113.7"
 
@@ -25,10 +29,13 @@ class Ask:
         self.limiter = limiter
         self.runs = 0
         self.protocol = protocol
+        self.plan: object = 200
+        self.late = False
+        self.app: Any
         if protocol == "asgi":
-            self.app = RateLimitMiddleware(self._asgi, limiter, **settings)
+            self.app = Middleware(self._asgi, limiter, **settings)
         else:
-            self.app = WsgiMiddleware(self._wsgi, limiter, **settings)
+            self.app = Wsgi(self._wsgi, limiter, **settings)
 
     async def _asgi(self, scope, receive, send) -> None:
         self.runs += 1
@@ -85,7 +92,7 @@ def test_only_failed_logins_count(asking):
 
 def test_a_charge_sees_status_bytes_and_time(asking):
     """The hook gets what was answered; elapsed time is in seconds."""
-    seen = []
+    seen: list[Any] = []
     times = iter([10.0, 12.5])
     ask = asking(
         TokenBucket(9, "0/s"), charge=lambda *given: seen.append(given), clock_s=lambda: next(times, 99.0)
@@ -107,8 +114,8 @@ def test_what_was_used_is_what_is_charged(asking, used: float | None, left: int)
 @pytest.mark.parametrize(("plan", "late", "status"), [("raise", False, 500), (200, True, 200)])
 def test_an_exception_is_settled_once(asking, plan: object, late: bool, status: int):
     """C180: one settlement: as 500 before the start, with the status that went out after it."""
-    seen = []
-    ask = asking(TokenBucket(9, "0/s"), charge=lambda *given: seen.append(given[0]) or 0)
+    seen: list[Any] = []
+    ask = asking(TokenBucket(9, "0/s"), charge=noting(seen))
     ask(plan, late=late)
 
     assert seen == [status]
@@ -117,7 +124,7 @@ def test_an_exception_is_settled_once(asking, plan: object, late: bool, status: 
 
 def test_in_parallel_nothing_overshoots():
     """C184: with one left, ten at once: one runs, nine are refused, since the cost is reserved beforehand."""
-    running = []
+    running: list[Any] = []
 
     async def app(scope, receive, send):
         running.append(scope)
@@ -126,7 +133,7 @@ def test_in_parallel_nothing_overshoots():
         await send({"type": "http.response.body", "body": b""})
 
     async def run():
-        limited = RateLimitMiddleware(app, AsyncLimiter(TokenBucket(1, "0/s")), charge=only_status({401}))
+        limited = Middleware(app, AsyncLimiter(TokenBucket(1, "0/s")), charge=only_status({401}))
         answers = await asyncio.gather(*[call_async(limited, scope_of()) for _ in range(10)])
         return [answer.status for answer in answers]
 
@@ -137,7 +144,7 @@ def test_in_parallel_nothing_overshoots():
 def test_it_is_settled_before_the_answer_is_complete():
     """A caller that has the last byte finds what it did not use given back."""
     limiter = Limiter(TokenBucket(1, "0/s"))
-    left = []
+    left: list[Any] = []
 
     async def app(scope, receive, send):
         async def looking(message):
@@ -152,7 +159,7 @@ def test_it_is_settled_before_the_answer_is_complete():
         await send({"type": "http.response.body", "body": b""})
         await send({"type": "http.response.body", "body": b"after the end"})
 
-    limited = RateLimitMiddleware(inner, limiter, charge=only_status({401}))
+    limited = Middleware(inner, limiter, charge=only_status({401}))
     call(app)
 
     assert left == [0, 0, 1, 1]
@@ -162,7 +169,7 @@ def test_it_is_settled_before_the_answer_is_complete():
 @pytest.mark.parametrize("started", [False, True])
 def test_a_client_that_leaves(kind: type, started: bool):
     """Invariant 8: a cancelled request is settled once, as 499 or with the status that went out."""
-    seen = []
+    seen: list[Any] = []
 
     async def app(scope, receive, send):
         if started:
@@ -172,7 +179,7 @@ def test_a_client_that_leaves(kind: type, started: bool):
 
     async def run():
         limiter = kind(TokenBucket(3, "0/s"))
-        limited = RateLimitMiddleware(app, limiter, charge=lambda *given: seen.append(given[0]) or 0)
+        limited = Middleware(app, limiter, charge=noting(seen))
         task = asyncio.create_task(call_async(limited, scope_of(), incoming=[]))
         for _ in range(5):
             await asyncio.sleep(0)
@@ -188,7 +195,7 @@ def test_a_client_that_leaves(kind: type, started: bool):
 
 def test_cancelling_during_settlement_does_not_stop_it():
     """Invariant 8: a settlement once begun ends, though the request is cancelled meanwhile."""
-    settled = []
+    settled: list[Any] = []
 
     async def run():
         gate = asyncio.Event()
@@ -203,7 +210,7 @@ def test_cancelling_during_settlement_does_not_stop_it():
             await send({"type": "http.response.body", "body": b"x"})
 
         limiter = AsyncLimiter(TokenBucket(3, "0/s"))
-        limited = RateLimitMiddleware(app, limiter, charge=charge)
+        limited = Middleware(app, limiter, charge=charge)
         task = asyncio.create_task(call_async(limited, scope_of()))
         for _ in range(5):
             await asyncio.sleep(0)
@@ -258,12 +265,12 @@ def test_charging_after_the_response_is_bounded(asking):
 
 def test_a_refused_or_unheld_request_is_not_charged():
     """What never ran is not settled: refused, or given back since its turn is too late."""
-    seen = []
+    seen: list[Any] = []
     ask = Ask(
         "asgi",
         Limiter(LeakyQueue(3, "1/s"), clock=ManualClock()),
         hold_max=0,
-        charge=lambda *given: seen.append(given[0]),
+        charge=noting(seen, None),
     )
 
     assert [ask(200) for _ in range(3)] == [200, 503, 503]
@@ -272,7 +279,7 @@ def test_a_refused_or_unheld_request_is_not_charged():
 
 def test_cancelled_while_held_is_settled_as_left():
     """Invariant 8: the work never ran, and the reservation is settled, as 499."""
-    seen = []
+    seen: list[Any] = []
 
     async def sleep(seconds):
         raise asyncio.CancelledError
@@ -281,7 +288,7 @@ def test_cancelled_while_held_is_settled_as_left():
         "asgi",
         Limiter(LeakyQueue(3, "1/s"), clock=ManualClock()),
         sleep=sleep,
-        charge=lambda *given: seen.append(given[0]),
+        charge=noting(seen, None),
     )
     ask(200)
     with pytest.raises(asyncio.CancelledError):
@@ -300,5 +307,7 @@ def test_only_status_checks_its_statuses(statuses):
 
 def test_only_status_takes_one_or_several():
     """A single number is allowed, and any collection."""
-    assert [only_status(401)(status, 0, 0.0) for status in (401, 200)] == [None, 0]
+    one = only_status(401)
+
+    assert [one(status, 0, 0.0) for status in (401, 200)] == [None, 0]
     assert [only_status([401, 403])(status, 0, 0.0) for status in (401, 403, 500)] == [None, None, 0]

@@ -92,7 +92,9 @@ def test_a_deny_rule(status: int, title: str):
 
 def test_shadow_rules_are_not_violated():
     """A shadow rule that would have refused is not named."""
-    decision = refused(Rule("trial", TokenBucket(1, "1/s"), mode="shadow"), Rule("real", TokenBucket(1, "1/s")))
+    decision = refused(
+        Rule("trial", TokenBucket(1, "1/s"), mode="shadow"), Rule("real", TokenBucket(1, "1/s"))
+    )
 
     assert json.loads(refusal(decision).body)["violated-policies"] == ["real"]
 

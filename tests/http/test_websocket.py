@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -12,9 +13,12 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tests.http.asgi_calls import call
+from tests.http.noted import noting
 from tidegate import AsyncLimiter, Limiter, Policy, Rule, TokenBucket
 from tidegate.http.asgi import RateLimitMiddleware
 from tidegate.testing import ManualClock
+
+Middleware: Any = RateLimitMiddleware  # untyped: wrong settings are tested too
 
 
 async def echo(websocket: WebSocket) -> None:
@@ -26,7 +30,7 @@ async def echo(websocket: WebSocket) -> None:
 
 def application(limiter, **settings) -> TestClient:
     app = Starlette(routes=[WebSocketRoute("/ws", echo), Route("/", lambda request: PlainTextResponse("x"))])
-    return TestClient(RateLimitMiddleware(app, limiter, **settings))
+    return TestClient(Middleware(app, limiter, **settings))
 
 
 def ask(client: TestClient, path: str) -> str:
@@ -60,7 +64,7 @@ def test_a_path_without_a_websocket():
 
 def test_a_handshake_is_a_get():
     """Rules that speak of GET meet a handshake too: that is what goes over the wire."""
-    rule = Rule("reads", TokenBucket(1, "0/s"), match={"method": "GET", "route": "GET /ws"})
+    rule = Rule("reads", TokenBucket(1, "1/h"), match={"method": "GET", "route": "GET /ws"})
     client = application(Limiter(Policy([rule])))
 
     assert [ask(client, "/ws") for _ in range(2)] == ["served", "503"]
@@ -87,7 +91,7 @@ async def accepting(scope, receive, send) -> None:
 
 def test_without_the_extension_it_is_closed_before_it_is_accepted():
     """C177: policy violation (1008), which servers turn into a refused handshake; nothing else is sent."""
-    limited = RateLimitMiddleware(accepting, Limiter(TokenBucket(1, "0/s")))
+    limited = Middleware(accepting, Limiter(TokenBucket(1, "0/s")))
     call(limited, kind="websocket")
 
     assert call(limited, kind="websocket").messages == [
@@ -97,7 +101,7 @@ def test_without_the_extension_it_is_closed_before_it_is_accepted():
 
 def test_a_client_that_left_is_told_nothing():
     """A handshake that is gone before it was refused gets no message."""
-    limited = RateLimitMiddleware(accepting, Limiter(TokenBucket(1, "0/s")))
+    limited = Middleware(accepting, Limiter(TokenBucket(1, "0/s")))
     call(limited, kind="websocket")
     gone = [{"type": "websocket.disconnect", "code": 1006}]
 
@@ -106,7 +110,7 @@ def test_a_client_that_left_is_told_nothing():
 
 def test_an_accepted_handshake_carries_the_fields():
     """The fields stand in the 101 response, beside the application's."""
-    messages = call(RateLimitMiddleware(accepting, Limiter(TokenBucket(2, "1/s"))), kind="websocket").messages
+    messages = call(Middleware(accepting, Limiter(TokenBucket(2, "1/s"))), kind="websocket").messages
 
     assert messages[0]["subprotocol"] == "chat"
     assert messages[0]["headers"][0] == (b"x-mine", b"1")
@@ -124,7 +128,7 @@ def test_an_application_that_refuses_by_itself():
         await send({"type": "websocket.http.response.start", "status": 401, "headers": []})
         await send({"type": "websocket.http.response.body", "body": b"no"})
 
-    answer = call(RateLimitMiddleware(denying, Limiter(TokenBucket(2, "1/s"))), kind="websocket")
+    answer = call(Middleware(denying, Limiter(TokenBucket(2, "1/s"))), kind="websocket")
 
     assert answer.status == 401
     assert answer.headers["ratelimit"] == '"limit";r=1;t=1'
@@ -140,8 +144,8 @@ def test_an_application_that_refuses_by_itself():
     ],
 )
 def test_charging_by_the_handshakes_end(messages: list[dict], status: int):
-    """`charge` sees 101 for an accepted handshake, 403 for a closed one, or the application's status, once."""
-    seen = []
+    """`charge` sees 101 for an accepted handshake, 403 for a closed one, or the application's, once."""
+    seen: list[Any] = []
 
     async def app(scope, receive, send):
         for message in messages:
@@ -149,7 +153,7 @@ def test_charging_by_the_handshakes_end(messages: list[dict], status: int):
 
     limiter = Limiter(TokenBucket(3, "0/s"))
     call(
-        RateLimitMiddleware(app, limiter, charge=lambda *given: seen.append(given[0]) or 0),
+        Middleware(app, limiter, charge=noting(seen)),
         kind="websocket",
     )
 

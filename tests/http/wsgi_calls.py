@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
 from wsgiref.util import setup_testing_defaults
+
+from tidegate import Limiter, TokenBucket
+from tidegate.testing import ManualClock
 
 
 class Answered:
@@ -12,7 +16,7 @@ class Answered:
         self.started: list[tuple] = []
         self.written: list[bytes] = []
         self.chunks: list[bytes] = []
-        self.returned: object = None
+        self.returned: Any = None
 
     def start_response(self, status, headers, exc_info=None):
         assert exc_info is not None or not self.started
@@ -36,7 +40,13 @@ class Answered:
 
 
 def environ_of(path: str = "/", method: str = "GET", headers: dict[str, str] | None = None, **more) -> dict:
-    environ: dict = {"PATH_INFO": path, "REQUEST_METHOD": method, "REMOTE_ADDR": "203.0.113.7"}
+    environ: dict = {
+        "PATH_INFO": path,
+        "REQUEST_METHOD": method,
+        "REMOTE_ADDR": "203.0.113.7",
+        "QUERY_STRING": "",
+        "SCRIPT_NAME": "",
+    }
     setup_testing_defaults(environ)
     for name, value in (headers or {}).items():
         environ["HTTP_" + name.upper().replace("-", "_")] = value
@@ -57,3 +67,19 @@ def call(app, path: str = "/", *, chunks_most: int | None = None, **parts) -> An
         if close is not None:
             close()
     return answered
+
+
+class App:
+    """Answers 200 with a list, and counts its runs."""
+
+    def __init__(self, status: str = "200 OK", headers: tuple = ()) -> None:
+        self.status, self.headers, self.runs = status, headers, 0
+
+    def __call__(self, environ, start_response):
+        self.runs += 1
+        start_response(self.status, [("Content-Type", "text/plain"), *self.headers])
+        return [b"ok"]
+
+
+def bucket(capacity: int = 5, rate: str = "1/s") -> Limiter:
+    return Limiter(TokenBucket(capacity, rate), clock=ManualClock())

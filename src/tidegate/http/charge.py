@@ -25,7 +25,7 @@ STATUS_OF_LEAVING = 499
 """The status that is charged if the caller leaves, or the request is cancelled, before an answer."""
 
 
-def only_status(statuses: Collection[int]) -> Callable[[int, int, float], Used]:
+def only_status(statuses: Collection[int] | int) -> Callable[[int, int, float], Used]:
     """A charge that keeps the reserved cost for answers with one of `statuses` and gives it back for others.
 
     For instance `charge=only_status({401})` counts failed logins alone. An application that raises counts

@@ -32,7 +32,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from tidegate.errors import PolicyError
-from tidegate.units import header_seconds
+from tidegate.units import US_PER_S, header_seconds
 
 if TYPE_CHECKING:
     from tidegate.core.decision import Decision, Outcome
@@ -105,10 +105,8 @@ def field_writer(
     parts: list[Form] = []
     if draft != "off":
         parts.append(_form(NAMES[draft]))
-    if legacy == "seconds":
-        parts.append(_form(NAMES["legacy"]))
-    elif legacy == "date":
-        parts.append(_dated(_form(NAMES["legacy"]), NAMES["legacy"].reset, wall_clock_s))
+    if legacy != "off":
+        parts.append(_form(NAMES["legacy"], _as_date(wall_clock_s) if legacy == "date" else None))
     if len(parts) == 1:
         return _with_retry_after(parts[0])
     return _with_retry_after(
@@ -205,8 +203,9 @@ def _with_retry_after(form: Form) -> Writer:
     return write
 
 
-def _form(names: Names) -> Form:
-    """The writer of one form: from a decision and the outcome that binds."""
+def _form(names: Names, say: Callable[[int], str] | None = None) -> Form:
+    """The writer of one form, from a decision and the outcome that binds; `say` writes a reset."""
+    say = _as_seconds if say is None else say
     listing = _policies(names)
     quota, remaining, reset = names.quota, names.remaining, names.reset
     state, policy = names.state, names.policy
@@ -219,18 +218,18 @@ def _form(names: Names) -> Form:
         return [(policy, listing(decision, binding)), (state, text)]
 
     def dictionary(decision: Decision, binding: Outcome) -> Pairs:
-        said = _reset_text(decision, binding)
+        reset_us = _reset_us(decision, binding)
         text = f"{quota}={_bounded(binding.limit.quota)}, {remaining}={_bounded(binding.remaining)}"
-        if said is not None:
-            text += f", {reset}={said}"
+        if reset_us is not None:
+            text += f", {reset}={say(reset_us)}"
         return [(policy, listing(decision, binding)), (state, text)]
 
     def triple(decision: Decision, binding: Outcome) -> Pairs:
-        said = _reset_text(decision, binding)
+        reset_us = _reset_us(decision, binding)
         allowance = str(_bounded(binding.limit.quota))
         pairs = [(quota, allowance), (remaining, str(_bounded(binding.remaining)))]
-        if said is not None:
-            pairs.append((reset, said))
+        if reset_us is not None:
+            pairs.append((reset, say(reset_us)))
         if names.listed:
             if policy:
                 pairs.append((policy, listing(decision, binding)))
@@ -241,24 +240,21 @@ def _form(names: Names) -> Form:
     return {"items": items, "dictionary": dictionary, "triple": triple}[names.shape]
 
 
-def _reset_text(decision: Decision, binding: Outcome) -> str | None:
+def _reset_us(decision: Decision, binding: Outcome) -> int | None:
     """The reset of the older forms: on a refusal the instant that Retry-After names."""
-    if not decision.allowed:
-        hint_s = decision.retry_hint_s
-        return None if hint_s is None else str(_bounded(max(1, hint_s)))
-    reset_us = binding.reset_after_us
-    return None if reset_us is None else str(_bounded(header_seconds(reset_us)))
+    if decision.allowed:
+        return binding.reset_after_us
+    hint_s = decision.retry_hint_s
+    return None if hint_s is None else max(1, hint_s) * US_PER_S
 
 
-def _dated(form: Form, reset: str, wall_clock_s: Callable[[], float]) -> Form:
-    def write(decision: Decision, binding: Outcome) -> Pairs:
-        now_s = wall_clock_s()
-        return [
-            (name, str(ceil(now_s + int(value))) if name == reset else value)
-            for name, value in form(decision, binding)
-        ]
+def _as_seconds(after_us: int) -> str:
+    return str(_bounded(header_seconds(after_us)))
 
-    return write
+
+def _as_date(wall_clock_s: Callable[[], float]) -> Callable[[int], str]:
+    """Seconds since 1970, rounded up once: in whole microseconds, so that a whole second stays one."""
+    return lambda after_us: str(header_seconds(round(wall_clock_s() * US_PER_S) + after_us))
 
 
 def _policies(names: Names) -> Callable[[Decision, Outcome], str]:

@@ -5,7 +5,8 @@ all; its exceptions and its response pass unchanged, but for the limit fields in
 returns is handed on as it is (a `wsgi.file_wrapper` too), unless `charge` has to see it end.
 
 - CORS: wrap the CORS layer around this one, so that refusals carry its fields too.
-- `charge` settles when the response has ended; that of a list at once, before it is sent.
+- `charge` settles before the last chunk leaves where the application tells the length or returns a list,
+  else when the response has ended: a caller that has the whole answer may then be a moment early.
 - A `LeakyQueue` admits work for later: the thread sleeps until its turn, `hold_max` at most.
 - WSGI servers turn "-" in header names into "_", so a header with an underscore could pass for one that
   a proxy writes. The good servers drop those; see to it that yours does before you trust a proxy.
@@ -14,7 +15,6 @@ returns is handed on as it is (a `wsgi.file_wrapper` too), unless `charge` has t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from http import HTTPStatus
 from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,15 +26,16 @@ from tidegate.http.guard import MARK, AttributesSetting, Guard, attributes_setti
 from tidegate.units import Duration, Number, milli
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from wsgiref.types import StartResponse, WSGIApplication
+
     from tidegate.core.decision import Decision
     from tidegate.http.fields import Draft, Legacy
     from tidegate.http.keys import ClientAddress
     from tidegate.http.problem import Answer
     from tidegate.limiter import Limiter
 
-Environ: TypeAlias = MutableMapping[str, Any]
-StartResponse: TypeAlias = Callable[..., Any]
-App: TypeAlias = Callable[[Environ, StartResponse], Iterable[bytes]]
+Environ: TypeAlias = dict[str, Any]
 
 
 class RateLimitMiddleware:
@@ -49,7 +50,7 @@ class RateLimitMiddleware:
 
     def __init__(
         self,
-        app: App,
+        app: WSGIApplication,
         limiter: Limiter,
         *,
         attributes: AttributesSetting = None,
@@ -158,11 +159,11 @@ class RateLimitMiddleware:
         with_fields = self._with_fields(reservation.decision, start_response)
 
         def start_counting(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            meter.status = int(status[:3])
+            meter.begin(status, headers)
             write = with_fields(status, headers, exc_info)
 
             def write_counting(data: bytes) -> Any:
-                meter.body_bytes += len(data)
+                meter.count(data)
                 return write(data)
 
             return write_counting
@@ -182,11 +183,24 @@ class _Meter:
     """What a response has come to, settled once. As a context it settles when an exception passes."""
 
     def __init__(self, reservation: Any, charge: ChargeHook | None, clock_s: Callable[[], float]) -> None:
-        self.status: int | None = None
         self.body_bytes = 0
+        self._status: int | None = None
+        self._length_bytes: int | None = None
         self._reservation, self._charge, self._clock_s = reservation, charge, clock_s
         self._started_s = clock_s()
         self._settled = False
+
+    def begin(self, status: str, headers: list[tuple[str, str]]) -> None:
+        """Note what the application says of its response."""
+        self._status = int(status[:3])
+        lengths = [value for name, value in headers if name.lower() == "content-length"]
+        self._length_bytes = int(lengths[0]) if lengths and lengths[0].isdecimal() else None
+
+    def count(self, chunk: bytes) -> None:
+        """Count a chunk; if it is the last by Content-Length, settle before it leaves."""
+        self.body_bytes += len(chunk)
+        if self.body_bytes == self._length_bytes:
+            self.settle(STATUS_OF_ERROR)
 
     def settle(self, status_if_none: int) -> None:
         """Give back what was not used, or take what was used beyond; a hook that raises keeps it all."""
@@ -194,7 +208,7 @@ class _Meter:
             return
         self._settled = True
         assert self._charge is not None
-        status = status_if_none if self.status is None else self.status
+        status = status_if_none if self._status is None else self._status
         used = _plain("charge", self._charge(status, self.body_bytes, self._clock_s() - self._started_s))
         if used is not None:
             self._reservation.settle(used)
@@ -230,7 +244,7 @@ class _Metered:
         if chunk is None:
             self._meter.settle(STATUS_OF_ERROR)
             raise StopIteration
-        self._meter.body_bytes += len(chunk)
+        self._meter.count(chunk)
         return chunk
 
     def close(self) -> None:
