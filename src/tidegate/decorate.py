@@ -14,6 +14,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
 from tidegate.core.decision import Decision
+from tidegate.core.keys import CallKey
 from tidegate.core.limits import LeakyQueue
 from tidegate.core.policy import Policy
 from tidegate.errors import PolicyError, RateLimited
@@ -24,9 +25,9 @@ Hook = Callable[..., Any]
 
 
 def guard(
-    hit: Callable[[object, Number], Decision | Awaitable[Decision]],
+    hit: Callable[[CallKey, Number], Decision | Awaitable[Decision]],
     policy: Policy,
-    key: object,
+    key: CallKey | Hook,
     cost: Number | Callable[..., Number],
     *,
     blocking: bool,
@@ -109,7 +110,7 @@ def _is(kind: Callable[[object], bool], function: object) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     return kind(function) or (
-        not inspect.isroutine(function) and kind(getattr(type(function), "__call__", None))
+        not inspect.isroutine(function) and kind(getattr(type(function), "__call__", None))  # noqa: B004  # its kind is what is asked
     )
 
 
@@ -134,8 +135,8 @@ def _check_policy(policy: Policy) -> None:
     for rule in policy:
         if isinstance(rule.limit, LeakyQueue):
             raise PolicyError(
-                f"rule {rule.name!r} is a LeakyQueue, whose work has to be held, and a decorated function runs at "
-                "once; call hit() and hold the work for the decision's wait"
+                f"rule {rule.name!r} is a LeakyQueue, whose work has to be held, and a decorated "
+                "function runs at once; call hit() and hold the work for the decision's wait"
             )
 
 

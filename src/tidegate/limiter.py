@@ -15,10 +15,11 @@ from typing import Any, Self, TypeVar
 from tidegate.clock import Clock
 from tidegate.core.columns import Decisions
 from tidegate.core.compose import Adjustment
-from tidegate.core.decision import Charge, Decision, Outcome
+from tidegate.core.decision import Decision
 from tidegate.core.explain import Explanation
-from tidegate.core.keys import Key
+from tidegate.core.keys import CallKey, Key
 from tidegate.core.limits import Limit
+from tidegate.core.outcome import Charge, Outcome
 from tidegate.core.policy import Policy
 from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
@@ -79,10 +80,14 @@ class _LimiterBase:
         self.replace_policy(Policy.of(policy_or_limit))
 
     def replace_policy(self, policy_or_limit: Policy | Rule | Limit | Iterable[Rule]) -> None:
-        """Decide by another policy from the next call on; state is carried over as each rule's `carry` says."""
+        """Decide by another policy from now on; state is carried over as each rule's `carry` says."""
         self.policy = policy = Policy.of(policy_or_limit)
         clock = None if self._uses_store_clock or self._given_clock is None else self._given_clock.now_us
         self._setting = Setting(policy, _BlockingPort(self.store), self._desk, clock, self._refund_lock)
+        self._recompile()
+
+    def _recompile(self) -> None:
+        """Make what is derived from the policy anew; the asynchronous twin has nothing of the kind."""
 
     def close(self) -> None:
         """Let go of the store, if it was this limiter that opened it."""
@@ -97,7 +102,7 @@ class _LimiterBase:
 
 
 class Limiter(_LimiterBase):
-    """Decides whether work may run now. Every call returns at once, with a `Decision` that is true iff allowed.
+    """Decides whether work may run now. Every call returns at once; a `Decision` is true iff allowed.
 
     Args:
         policy_or_limit: a limit, whose budgets are the keys that calls name; or a policy of rules, whose
@@ -106,24 +111,15 @@ class Limiter(_LimiterBase):
         clock: another source of instants, for tests (`tidegate.testing.ManualClock`).
     """
 
-    def replace_policy(self, policy_or_limit: Policy | Rule | Limit | Iterable[Rule]) -> None:
-        """Decide by another policy from the next call on; state is carried over as each rule's `carry` says."""
-        super().replace_policy(policy_or_limit)
-        hit = self._compiled()
-        if hit is not None:  # stands before the method of the class, which stays as its slow twin
-            self.__dict__["hit"] = hit
-        else:
-            self.__dict__.pop("hit", None)
-
-    def hit(self, key: object, cost: Number = 1, *, caller: Hashable = None) -> Decision:
-        """Take the cost now or be told no; never sleeps. For a `LeakyQueue`, hold the work for `wait` seconds.
+    def hit(self, key: CallKey, cost: Number = 1, *, caller: Hashable = None) -> Decision:
+        """Take the cost now or be told no; never sleeps. For a `LeakyQueue`, hold the work for its `wait`.
 
         `caller` tells apart those who share a key, so that each refused one keeps its own ticket.
         Raises InvalidKey or CostError. A cost that can never pass is refused with `retry_after` None.
         """
         return run_blocking(ask(self._setting, key, cost, caller=caller))
 
-    def hit_many(self, keys: Iterable[object], costs: Number | Sequence[Number] = 1) -> Decisions:
+    def hit_many(self, keys: Iterable[CallKey], costs: Number | Sequence[Number] = 1) -> Decisions:
         """Decide many independent requests in one call: columns of keys and costs in, columns out.
 
         Keys and costs are checked before anything is taken, except that a key may prove invalid on its turn.
@@ -133,15 +129,15 @@ class Limiter(_LimiterBase):
             return Decisions([hit(key, cost) for key, cost in with_costs(keys, costs)])
         return run_blocking(ask_many(self._setting, keys, costs))
 
-    def peek(self, key: object, cost: Number = 1) -> Decision:
+    def peek(self, key: CallKey, cost: Number = 1) -> Decision:
         """What `hit` would answer now, changing nothing; `remaining` is what is left now."""
         return run_blocking(ask(self._setting, key, cost, take=False))
 
-    def explain(self, key: object, cost: Number = 1) -> Explanation:
+    def explain(self, key: CallKey, cost: Number = 1) -> Explanation:
         """What each rule holds of the key, and why this cost would pass or not; changes nothing."""
         return run_blocking(explain(self._setting, key, cost))
 
-    def reserve(self, key: object, cost: Number, *, caller: Hashable = None) -> Reservation:
+    def reserve(self, key: CallKey, cost: Number, *, caller: Hashable = None) -> Reservation:
         """Take an estimated cost now, to be settled or cancelled later; true iff it was admitted."""
         return Reservation(self, self.hit(key, cost, caller=caller))
 
@@ -152,18 +148,32 @@ class Limiter(_LimiterBase):
         """
         return run_blocking(refund(self._setting, decision, cost))
 
-    def reset(self, key: object) -> None:
+    def reset(self, key: CallKey) -> None:
         """Make a key fresh in every rule that it names somebody in."""
         run_blocking(reset(self._setting, key))
 
-    def limit(self, key: object = None, cost: Number | Callable[..., Number] = 1) -> Callable[[F], F]:
+    def limit(
+        self, key: CallKey | Callable[..., CallKey] = None, cost: Number | Callable[..., Number] = 1
+    ) -> Callable[[F], F]:
         """Decorate a function so that each call is charged first, and raises RateLimited if refused.
 
         `key` and `cost` are constants or functions of the call's arguments; without a key the function has
         one budget of its own. Works on functions, methods, generators and coroutines, and keeps signature
         and type. Raises PolicyError at decoration for what cannot be guarded.
         """
-        return guard(lambda named, taken: self.hit(named, taken), self.policy, key, cost, blocking=True)
+        return guard(self._hit_now, self.policy, key, cost, blocking=True)
+
+    def _recompile(self) -> None:
+        """Put the compiled `hit` before the method of the class, which stays as its slow twin."""
+        hit = self._compiled()
+        if hit is not None:
+            self.__dict__["hit"] = hit
+        else:
+            self.__dict__.pop("hit", None)
+
+    def _hit_now(self, key: CallKey, cost: Number) -> Decision:
+        """What `hit` is at the moment: a reload may have compiled another."""
+        return self.hit(key, cost)
 
     def _compiled(self) -> Callable[..., Decision] | None:
         rules = self.policy.rules
@@ -195,30 +205,30 @@ class AsyncLimiter(_LimiterBase):
         clock: another source of instants, for tests (`tidegate.testing.ManualClock`).
     """
 
-    async def hit(self, key: object, cost: Number = 1, *, caller: Hashable = None) -> Decision:
-        """Take the cost now or be told no; never sleeps. For a `LeakyQueue`, hold the work for `wait` seconds.
+    async def hit(self, key: CallKey, cost: Number = 1, *, caller: Hashable = None) -> Decision:
+        """Take the cost now or be told no; never sleeps. For a `LeakyQueue`, hold the work for its `wait`.
 
         `caller` tells apart those who share a key, so that each refused one keeps its own ticket.
         Raises InvalidKey or CostError. A cost that can never pass is refused with `retry_after` None.
         """
         return await ask(self._setting, key, cost, caller=caller)
 
-    async def hit_many(self, keys: Iterable[object], costs: Number | Sequence[Number] = 1) -> Decisions:
+    async def hit_many(self, keys: Iterable[CallKey], costs: Number | Sequence[Number] = 1) -> Decisions:
         """Decide many independent requests in one call: columns of keys and costs in, columns out.
 
         Keys and costs are checked before anything is taken, except that a key may prove invalid on its turn.
         """
         return await ask_many(self._setting, keys, costs)
 
-    async def peek(self, key: object, cost: Number = 1) -> Decision:
+    async def peek(self, key: CallKey, cost: Number = 1) -> Decision:
         """What `hit` would answer now, changing nothing; `remaining` is what is left now."""
         return await ask(self._setting, key, cost, take=False)
 
-    async def explain(self, key: object, cost: Number = 1) -> Explanation:
+    async def explain(self, key: CallKey, cost: Number = 1) -> Explanation:
         """What each rule holds of the key, and why this cost would pass or not; changes nothing."""
         return await explain(self._setting, key, cost)
 
-    async def reserve(self, key: object, cost: Number, *, caller: Hashable = None) -> AsyncReservation:
+    async def reserve(self, key: CallKey, cost: Number, *, caller: Hashable = None) -> AsyncReservation:
         """Take an estimated cost now, to be settled or cancelled later; true iff it was admitted."""
         return AsyncReservation(self, await self.hit(key, cost, caller=caller))
 
@@ -229,18 +239,20 @@ class AsyncLimiter(_LimiterBase):
         """
         return await refund(self._setting, decision, cost)
 
-    async def reset(self, key: object) -> None:
+    async def reset(self, key: CallKey) -> None:
         """Make a key fresh in every rule that it names somebody in."""
         await reset(self._setting, key)
 
-    def limit(self, key: object = None, cost: Number | Callable[..., Number] = 1) -> Callable[[F], F]:
+    def limit(
+        self, key: CallKey | Callable[..., CallKey] = None, cost: Number | Callable[..., Number] = 1
+    ) -> Callable[[F], F]:
         """Decorate a function so that each call is charged first, and raises RateLimited if refused.
 
         `key` and `cost` are constants or functions of the call's arguments; without a key the function has
         one budget of its own. Works on functions, methods, generators and coroutines, and keeps signature
         and type. Raises PolicyError at decoration for what cannot be guarded.
         """
-        return guard(lambda named, taken: self.hit(named, taken), self.policy, key, cost, blocking=False)
+        return guard(self.hit, self.policy, key, cost, blocking=False)
 
 
 class _ReservationBase:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Literal, TypeAlias
-from zoneinfo import ZoneInfo
 
 from tidegate.errors import LimitError
 
@@ -50,6 +49,8 @@ def zone_named(name: str) -> tzinfo:
     """The zone of that name. Raises LimitError if there is none."""
     if name == "UTC":
         return UTC
+    from zoneinfo import ZoneInfo  # here, for it is slow to import and seldom needed
+
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError, TypeError, ImportError):

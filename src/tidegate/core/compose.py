@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tidegate.core.carry import carry
-from tidegate.core.decision import Charge, Outcome
 from tidegate.core.law import Receipt
+from tidegate.core.outcome import Charge, Outcome
 
 
 def current(charge: Charge, state: Any, now_us: int) -> Any:

@@ -1,132 +1,21 @@
 """The answer: allowed or not, why, what is left, when to come back, how long to wait first.
 
-An outcome is what one rule said; a decision is what a request got. Both only keep the state that
-decided and the instant; every figure is computed from them when it is read, by the law that decided.
-Durations are seconds here, with a twin in whole microseconds (`..._us`).
+A decision is what a request got from all rules together. It keeps their outcomes, and every figure is
+computed when it is read. Durations are seconds here, with a twin in whole microseconds (`..._us`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
-from tidegate.core.carry import Carry
-from tidegate.core.law import Receipt
+from tidegate.core.keys import Key
 from tidegate.core.level import Level, LevelState
 from tidegate.core.limits import Limit
+from tidegate.core.outcome import Charge, Outcome, seconds_or_none
 from tidegate.core.ticket import TicketDesk
 from tidegate.units import MILLI, decimal_text, header_seconds, seconds
-
-Mode: TypeAlias = Literal["enforce", "shadow", "deny", "bypass"]
-Key: TypeAlias = str | bytes
-
-
-class Charge(NamedTuple):
-    """What one rule is asked about one request: may `cost` thousandths be taken from `key`?
-
-    `own_price` tells that the rule set the cost and not the call, so that settling leaves it alone.
-    """
-
-    rule: str
-    key: Key
-    limit: Limit
-    cost: int
-    mode: Mode = "enforce"
-    carry: Carry = "strict"
-    own_price: bool = False
-    patience_us: int | None = None
-
-
-class Outcome(NamedTuple):
-    """What one rule said. `state` is the key's after the decision; `charged` tells whether the cost was taken.
-
-    `delay_us` is set where not the limit refused but the store had no room for a new key: it is then
-    the wait until there may be some.
-    """
-
-    charge: Charge
-    allowed: bool
-    charged: bool
-    state: Any
-    now_us: int
-    delay_us: int | None = None
-
-    @property
-    def rule(self) -> str:
-        """The name of the rule."""
-        return self.charge.rule
-
-    @property
-    def limit(self) -> Limit:
-        """The limit that decided."""
-        return self.charge.limit
-
-    @property
-    def mode(self) -> Mode:
-        """How the rule takes part: "enforce", or "shadow" if it only reports."""
-        return self.charge.mode
-
-    @property
-    def cost(self) -> Fraction:
-        """What the request cost in this rule, in tokens."""
-        return Fraction(self.charge.cost, MILLI)
-
-    @property
-    def left(self) -> int:
-        """Capacity minus what is used, in thousandths, rounded down; negative while in debt."""
-        law = self.charge.limit.law
-        return int(law.left(self.state) // law.grain)
-
-    @property
-    def balance(self) -> Fraction:
-        """Capacity minus what is used, in tokens: exact, and negative while in debt."""
-        law = self.charge.limit.law
-        return Fraction(law.left(self.state), law.grain * MILLI)
-
-    @property
-    def remaining(self) -> int:
-        """Whole tokens left, rounded down, never negative."""
-        return max(0, self.left // MILLI)
-
-    @property
-    def retry_after_us(self) -> int | None:
-        """Microseconds until a lone caller passes this rule: 0 if allowed, None if never."""
-        if self.allowed:
-            return 0
-        if self.delay_us is not None:
-            return self.delay_us
-        return self.limit.law.retry_after_us(self.state, self.charge.cost, self.now_us)
-
-    @property
-    def retry_after(self) -> float | None:
-        """Seconds until a lone caller passes this rule: 0 if allowed, None if never."""
-        return _seconds(self.retry_after_us)
-
-    @property
-    def reset_after_us(self) -> int | None:
-        """Microseconds until the key is as fresh; None if never by itself."""
-        return self.limit.law.reset_after_us(self.state, self.now_us)
-
-    @property
-    def reset_after(self) -> float | None:
-        """Seconds until the key is as fresh; None if never by itself."""
-        return _seconds(self.reset_after_us)
-
-    @property
-    def wait_us(self) -> int:
-        """Microseconds for which the admitted work is to be held; 0 unless a queue admitted it."""
-        return self.limit.law.wait_us(self.state, self.charge.cost, self.now_us) if self.charged else 0
-
-    @property
-    def wait(self) -> float:
-        """Seconds for which the admitted work is to be held; 0 unless a queue admitted it."""
-        return seconds(self.wait_us)
-
-    @property
-    def receipt(self) -> Receipt:
-        """What has to be remembered so that the cost can be given back."""
-        return self.limit.law.receipt(self.state, self.charge.cost)
 
 
 class Decision:
@@ -233,11 +122,11 @@ class Decision:
     @property
     def retry_after(self) -> float | None:
         """Seconds until a lone caller passes all limits: 0 if allowed, None if never. Exact, rounded up."""
-        return _seconds(self.retry_after_us)
+        return seconds_or_none(self.retry_after_us)
 
     @property
     def reset_after_us(self) -> int | None:
-        """Microseconds until the binding key is as fresh; None if never by itself, 0 if no limit took part."""
+        """Microseconds until the binding key is as fresh: None if never by itself, 0 if there is none."""
         binding = self.binding
         if binding is None:
             return 0 if self.allowed else None
@@ -246,7 +135,7 @@ class Decision:
     @property
     def reset_after(self) -> float | None:
         """Seconds until the binding key is as fresh; None if never by itself."""
-        return _seconds(self.reset_after_us)
+        return seconds_or_none(self.reset_after_us)
 
     @property
     def wait_us(self) -> int:
@@ -270,11 +159,11 @@ class Decision:
     @property
     def retry_hint(self) -> float | None:
         """Seconds that a refused caller should be told: its ticket, never before `retry_after`."""
-        return _seconds(self.retry_hint_us)
+        return seconds_or_none(self.retry_hint_us)
 
     @property
     def retry_hint_s(self) -> int | None:
-        """Whole seconds for a `Retry-After` header: rounded up, spread over the callers; 0 only if allowed."""
+        """Whole seconds for a `Retry-After` header: rounded up, spread over callers, 0 only if allowed."""
         hints_us = self._hints()
         return None if hints_us is None else header_seconds(hints_us[1])
 
@@ -314,7 +203,8 @@ class Decision:
         binding = self.binding
         if binding is None:
             return f"{verdict} by {self._named}" if self._named else f"{verdict}; no limit applies"
-        text = f"{verdict} by {binding.rule}: {binding.remaining} of {decimal_text(Fraction(binding.limit.capacity))} left"
+        capacity = decimal_text(Fraction(binding.limit.capacity))
+        text = f"{verdict} by {binding.rule}: {binding.remaining} of {capacity} left"
         if self.allowed:
             return text + (f", wait {self.wait:g} s" if self.wait_us else "")
         return text + (
@@ -385,10 +275,6 @@ class HotDecision(Decision):
     @property
     def _named(self) -> str:  # type: ignore[override]  # a slot of the general decision
         return ""
-
-
-def _seconds(us: int | None) -> float | None:
-    return None if us is None else seconds(us)
 
 
 def _frees_in(outcome: Outcome) -> float:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from tidegate.core.decision import Decision, Outcome
+from tidegate.core.decision import Decision
 from tidegate.core.limits import Limit
+from tidegate.core.outcome import Outcome
 from tidegate.units import MILLI, decimal_text, duration_text, seconds
 
 

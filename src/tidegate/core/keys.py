@@ -8,11 +8,16 @@ differ, and so do upper and lower case.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from tidegate.errors import InvalidKey
 
 Key: TypeAlias = str | bytes
+"""A key as stores keep it."""
+
+CallKey: TypeAlias = str | bytes | int | tuple[object, ...] | Mapping[str, object] | None
+"""What a call may name: a plain key, or the attributes of a request."""
 
 KEY_BYTES_MOST = 4_096
 """The longest key, encoded. Longer ones are an error: hash what is longer."""
@@ -38,7 +43,7 @@ def key_of(values: tuple[object, ...]) -> Key:
 
 def bare_key(key: object) -> tuple[object, ...]:
     """The values of a key that was given as it is, not as attributes. Raises InvalidKey if it is empty."""
-    if key == "" or key == b"" or key == ():
+    if isinstance(key, str | bytes | tuple) and not key:
         raise InvalidKey(
             f"key is {key!r}; an empty key names nobody. For one shared budget use a rule with by=()"
         )

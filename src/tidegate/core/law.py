@@ -57,7 +57,7 @@ class Law(Protocol[S]):
         """The state at `now_us`. None, and a state that has run out, become a fresh one."""
 
     def fits(self, state: S, cost: int, patience_us: int | None = None) -> bool:
-        """Whether the cost is admitted, for a caller who would wait `patience_us`; None means as `hit` does."""
+        """Whether the cost is admitted, for a caller who would wait `patience_us` (None: as `hit`)."""
 
     def spend(self, state: S, cost: int) -> S:
         """The state after admitting the cost. Only for what fits."""

@@ -301,8 +301,8 @@ class SlidingWindow(Limit):
         if tick_us is None:
             most = (EXACT - 1) // (2 * MILLI)
             raise LimitError(
-                f"limit is {limit} per {duration_text(us)}; the exact integers hold at most {most} in a window "
-                "of whole milliseconds"
+                f"limit is {limit} per {duration_text(us)}; the exact integers hold at most {most} "
+                "in a window of whole milliseconds"
             )
         self._keep(law=Sliding(int(size * MILLI), tick_us, us // tick_us))
 

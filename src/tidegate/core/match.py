@@ -16,7 +16,7 @@ from tidegate.core.keys import present
 from tidegate.errors import PolicyError
 
 Attributes: TypeAlias = Mapping[str, object]
-Pattern: TypeAlias = str | int | None | Collection[str | int | None]
+Pattern: TypeAlias = str | int | Collection[str | int | None] | None
 Test: TypeAlias = Callable[[Attributes], bool]
 
 _METHOD = re.compile(r"([A-Z]+) +(.*)", re.DOTALL)
@@ -57,7 +57,7 @@ def _attribute_test(name: str, pattern: Pattern, rule: str) -> Test:
     for one in patterns:
         if isinstance(one, bool) or not (one is None or isinstance(one, str | int)):
             raise PolicyError(
-                f"rule {rule!r}: match for {name!r} is {one!r}; write a text, a number, None, or a list of these"
+                f"rule {rule!r}: match for {name!r} is {one!r}; write a text, a number, None, or a list"
             )
     if name == "route":
         tests = [_route_test(one, rule) for one in patterns]
@@ -113,7 +113,7 @@ def _text(value: object) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _split(route: str) -> tuple[str | None, str]:
-    """ "POST /users" as method and path; a route without a method speaks of all."""
+    """The method and path of a route such as "POST /users"; one without a method speaks of all."""
     match = _METHOD.fullmatch(route)
     return (match[1], match[2]) if match else (None, route)
 
@@ -122,7 +122,7 @@ def _compiled(path: str, rule: str) -> re.Pattern[str]:
     body = path.removesuffix("*")
     if set("{}") & set(_PLACEHOLDER.sub("", body)):
         raise PolicyError(
-            f"rule {rule!r}: route {path!r} has a brace that is no placeholder; write {{id}}, or {{rest:path}}"
+            f"rule {rule!r}: route {path!r} has a brace that is no placeholder; write {{id}} or {{rest:path}}"
         )
     pattern, end = "", 0
     for placeholder in _PLACEHOLDER.finditer(body):

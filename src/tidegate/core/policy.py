@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from tidegate.core.decision import Charge
 from tidegate.core.keys import bare_key, key_of, present
 from tidegate.core.limits import Limit
 from tidegate.core.match import Attributes
+from tidegate.core.outcome import Charge
 from tidegate.core.rule import Rule, check_cost
 from tidegate.errors import InvalidKey, PolicyError
 

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from tidegate.core.carry import WAYS, Carry
-from tidegate.core.decision import Mode
 from tidegate.core.keys import Key, key_of
 from tidegate.core.law import EXACT
 from tidegate.core.limits import Limit, SlidingLog
 from tidegate.core.match import Attributes, Pattern, matcher, route_table
+from tidegate.core.outcome import Mode
 from tidegate.errors import CostError, CostTooLarge, PolicyError
 from tidegate.units import MILLI, Number, decimal_text, milli
 
@@ -116,7 +116,7 @@ class Rule:
         for hook in (self.cost, self.overrides):
             if inspect.iscoroutinefunction(hook):
                 raise self._error(
-                    "cost and overrides are asked inside the decision; give a plain function, not an async one"
+                    "cost and overrides are asked inside the decision; give plain functions, not async ones"
                 )
 
     def _attribute_names(self) -> tuple[str, ...]:
@@ -159,9 +159,10 @@ class Rule:
         if self.limit is not None:
             check_cost(self.limit, thousandths, self.name)
             if thousandths > self.limit.law.capacity:
+                capacity = decimal_text(Fraction(self.limit.capacity))
                 raise CostTooLarge(
-                    f"rule {self.name!r}: cost {cost} is above the capacity {decimal_text(Fraction(self.limit.capacity))}, "
-                    "so it could never pass; raise the capacity or lower the cost"
+                    f"rule {self.name!r}: cost {cost} is above the capacity {capacity} and could never "
+                    "pass; raise the capacity or lower the cost"
                 )
         return thousandths
 

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, TypeVar
 
 from tidegate.core.limits import Limit
-from tidegate.units import MILLI, US_PER_S, div_ceil
+from tidegate.units import US_PER_S, div_ceil
 
 HINT_US_MOST = 60 * US_PER_S
 """No hint is later than this, unless the exact wait is: several client libraries ignore longer ones."""

@@ -7,13 +7,14 @@ from collections.abc import Hashable, Iterable, Sequence
 from tidegate.core.columns import Decisions
 from tidegate.core.decision import Decision
 from tidegate.core.explain import Explanation
+from tidegate.core.keys import CallKey
 from tidegate.errors import CostError
 from tidegate.flows.port import Setting
 from tidegate.units import Number, milli
 
 
 async def ask(
-    setting: Setting, key: object, cost: Number, *, caller: Hashable = None, take: bool = True
+    setting: Setting, key: CallKey, cost: Number, *, caller: Hashable = None, take: bool = True
 ) -> Decision:
     """The decision on one request; `take=False` changes nothing.
 
@@ -29,13 +30,13 @@ async def ask(
     return Decision.of(outcomes, setting.port.name, setting.desk, caller)
 
 
-async def ask_many(setting: Setting, keys: Iterable[object], costs: Number | Sequence[Number]) -> Decisions:
+async def ask_many(setting: Setting, keys: Iterable[CallKey], costs: Number | Sequence[Number]) -> Decisions:
     """Independent decisions on many requests, in order; one cost for all, or one for each."""
     pairs = with_costs(keys, costs)
     return Decisions([await ask(setting, key, cost) for key, cost in pairs])
 
 
-def with_costs(keys: Iterable[object], costs: Number | Sequence[Number]) -> list[tuple[object, Number]]:
+def with_costs(keys: Iterable[CallKey], costs: Number | Sequence[Number]) -> list[tuple[CallKey, Number]]:
     """Keys with their costs. Raises CostError if there are not as many, before anything is taken."""
     listed = list(keys)
     if isinstance(costs, Sequence):
@@ -51,12 +52,12 @@ def with_costs(keys: Iterable[object], costs: Number | Sequence[Number]) -> list
     return list(zip(listed, each, strict=True))
 
 
-async def explain(setting: Setting, key: object, cost: Number) -> Explanation:
+async def explain(setting: Setting, key: CallKey, cost: Number) -> Explanation:
     """What each rule holds of this key, and why a request of this cost would pass or not."""
     return Explanation(await ask(setting, key, cost, take=False))
 
 
-async def reset(setting: Setting, key: object) -> None:
+async def reset(setting: Setting, key: CallKey) -> None:
     """Make the key fresh in every rule that it names somebody in.
 
     Rules with `by=()` are everybody's budget: they are reset only by a key that is an empty mapping.

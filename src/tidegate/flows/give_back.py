@@ -10,7 +10,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from tidegate.core.compose import Adjustment
-from tidegate.core.decision import Decision, Outcome
+from tidegate.core.decision import Decision
+from tidegate.core.outcome import Outcome
 from tidegate.flows.port import Setting
 from tidegate.units import MILLI, Number, milli
 

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from tidegate.core.compose import Adjustment
-from tidegate.core.decision import Charge, Outcome
 from tidegate.core.keys import Key
+from tidegate.core.outcome import Charge, Outcome
 from tidegate.core.policy import Policy
 from tidegate.core.ticket import TicketDesk
 

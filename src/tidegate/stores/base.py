@@ -29,8 +29,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidegate.core.compose import Adjustment
-from tidegate.core.decision import Charge, Outcome
 from tidegate.core.keys import Key
+from tidegate.core.outcome import Charge, Outcome
 
 
 class Store(Protocol):

@@ -18,9 +18,10 @@ import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from tidegate.core.decision import Charge, Decision, HotBinding, HotDecision
+from tidegate.core.decision import Decision, HotBinding, HotDecision
 from tidegate.core.law import STEP_US
 from tidegate.core.level import Level
+from tidegate.core.outcome import Charge
 from tidegate.core.ticket import TicketDesk
 from tidegate.stores.memory import MemoryStore
 

@@ -24,9 +24,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from tidegate.clock import Clock, SystemClock, ticks
 from tidegate.core.compose import Adjustment, adjust, decide, must_write
-from tidegate.core.decision import Charge, Outcome
 from tidegate.core.keys import Key
 from tidegate.core.level import Level, LevelState
+from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError
 
 WhenFull: TypeAlias = Literal["refuse", "forget"]
@@ -38,8 +38,8 @@ FULL_RETRY_US = 1_000_000
 
 FORKED = -1
 _FORKED_SAYS = (
-    "this limiter keeps its state in the process, and it is used in a forked one, which has a budget of its own: "
-    "N processes admit up to N times as much. Share a store between them, or make one limiter in each on purpose"
+    "this limiter keeps its state in the process and is used in a forked one, which has its own budget: "
+    "N processes admit up to N times as much. Share a store between them, or make a limiter in each"
 )
 
 R = TypeVar("R")
@@ -182,7 +182,7 @@ class MemoryStore:
         return True
 
     def _without_room(self, charges: Sequence[Charge], stored: Sequence[Any], now_us: int) -> list[Outcome]:
-        """The refusal of a request whose new keys have no room; its hint is when the next look may find some."""
+        """The refusal of a request whose new keys have no room; its hint is a guess."""
         outcomes = decide(charges, stored, now_us, take=False)
         return [
             o._replace(allowed=False, delay_us=FULL_RETRY_US) if state is None and o.mode == "enforce" else o
@@ -190,7 +190,7 @@ class MemoryStore:
         ]
 
     def _after_fork(self) -> None:
-        # The same lock made new, since the compiled paths hold on to it; as the standard library does for its own.
+        # As the standard library does for its own locks: nobody in this process could release it.
         self.held.by = FORKED
         self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in the type stubs
 
