@@ -27,7 +27,7 @@ LEVELS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("tidegate.core",),),
     (("tidegate.clock",), ("tidegate.drive",), ("tidegate.stores.base",)),
     (("tidegate.flows",), ("tidegate.stores",)),
-    (("tidegate.limiter", "tidegate.config"),),
+    (("tidegate.limiter", "tidegate.decorate", "tidegate.config"),),
     (("tidegate",),),  # the public names: whatever stands above may use them, whatever stands below may not
     (("tidegate.http", "tidegate.integrations", "tidegate.server", "tidegate.simulate", "tidegate.testing"),),
     (("tidegate.tune",),),

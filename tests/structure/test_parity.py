@@ -8,14 +8,20 @@ import re
 import pytest
 
 from tidegate import AsyncLimiter, Limiter
+from tidegate.limiter import AsyncReservation, Reservation
 
-# Methods that do no work of a store, so that they are plain functions on both classes.
-PLAIN = {"limit", "replace_policy"}
+# Methods that ask no store, so that they are plain functions on both classes.
+PLAIN = {"limit", "allowed"}
 
 
-def public(cls: type) -> dict[str, object]:
-    """What the class offers, in the order of its definition."""
-    return {name: member for name, member in vars(cls).items() if not name.startswith("_")}
+def public(cls: type, other: type) -> dict[str, object]:
+    """What the class offers beyond what both inherit, in the order of its definition."""
+    shared = set(cls.__mro__) & set(other.__mro__)
+    return {
+        name: member
+        for name, member in vars(cls).items()
+        if not name.startswith("_") and not any(name in vars(base) for base in shared)
+    }
 
 
 def shape(member: object) -> tuple[object, ...]:
@@ -32,7 +38,7 @@ def shape(member: object) -> tuple[object, ...]:
 
 def differences(sync: type, other: type) -> list[str]:
     """How the second class departs from the first, a sentence each."""
-    ours, theirs = public(sync), public(other)
+    ours, theirs = public(sync, other), public(other, sync)
     if list(ours) != list(theirs):
         return [f"{sync.__name__} has {list(ours)}, {other.__name__} has {list(theirs)}"]
     found = []
@@ -53,21 +59,22 @@ def _sync(annotation: object) -> object:
     return re.sub(r"\bAsync(?=[A-Z])", "", annotation) if isinstance(annotation, str) else annotation
 
 
-def test_the_twins_are_equal():
-    """AsyncLimiter has Limiter's methods: order, parameters, results, docstrings; `await` aside."""
-    assert differences(Limiter, AsyncLimiter) == []
+@pytest.mark.parametrize("twins", [(Limiter, AsyncLimiter), (Reservation, AsyncReservation)])
+def test_the_twins_are_equal(twins: tuple[type, type]):
+    """The async class has the other's methods: order, parameters, results, docstrings; `await` aside."""
+    assert differences(*twins) == []
 
 
 def test_both_are_built_the_same_way():
-    """Limiter and AsyncLimiter take the same arguments."""
+    """Limiter and AsyncLimiter take the same arguments, and may be given another policy the same way."""
     assert shape(Limiter.__init__) == shape(AsyncLimiter.__init__)
+    assert shape(Limiter.replace_policy) == shape(AsyncLimiter.replace_policy)
 
 
 def test_the_methods_are_those_of_the_design():
     """The verbs of the public interface exist; a verb that is not built yet is absent, not a stub."""
-    assert {"hit", "hit_many", "peek", "explain", "reserve", "refund", "reset", "limit"} <= set(
-        public(Limiter)
-    )
+    verbs = {"hit", "hit_many", "peek", "explain", "reserve", "refund", "reset", "limit"}
+    assert set(public(Limiter, AsyncLimiter)) == verbs
 
 
 class One:

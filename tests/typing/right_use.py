@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from fractions import Fraction
 from typing import assert_type
 
 from tidegate import (
@@ -22,6 +23,7 @@ from tidegate import (
     TokenBucket,
     open_store,
 )
+from tidegate.limiter import Reservation
 from tidegate.testing import ManualClock
 
 policy = Policy(
@@ -40,7 +42,7 @@ limiter = Limiter(policy, store=open_store("memory://?max_keys=1000"), clock=clo
 decision = limiter.hit({"org": "acme", "route": "POST /exports"})
 assert_type(decision, Decision)
 assert_type(decision.allowed, bool)
-assert_type(decision.remaining, int)
+assert_type(decision.remaining, int | None)
 assert_type(decision.retry_after, float | None)
 assert_type(decision.reset_after, float | None)
 assert_type(decision.wait, float)
@@ -49,15 +51,20 @@ assert_type(decision.source, str)
 assert_type(bool(decision), bool)
 assert_type([outcome.rule for outcome in decision.outcomes], list[str])
 
-assert_type(limiter.peek("org-42"), Decision)
-assert_type(limiter.reset("org-42"), None)
+assert_type(limiter.peek({"org": "acme"}), Decision)
+assert_type(limiter.reset({"org": "acme"}), None)
 
 reservation = limiter.reserve({"org": "acme"}, 3)
 assert_type(reservation.decision, Decision)
-reservation.settle(2)
+assert_type(reservation.settle(2), Fraction)
+with limiter.reserve({"org": "acme"}, 3) as held:
+    assert_type(held, Reservation)
 
 
-small = Limiter(LeakyQueue(capacity=2, rate="1/s"), clock=clock)
+line = Limiter(LeakyQueue(capacity=2, rate="1/s"), clock=clock)
+assert_type(line.hit("job").wait, float)
+
+small = Limiter(TokenBucket(capacity=2, rate="1/s"), clock=clock)
 
 
 @small.limit()
@@ -79,8 +86,8 @@ async def main() -> None:
     twin = AsyncLimiter(TokenBucket(1, "1/s"), clock=clock)
     assert_type(await twin.hit(b"key"), Decision)
     assert_type(await twin.hit(("org", 7), cost=0.5), Decision)
-    held = await twin.reserve("other")
-    await held.cancel()
+    async with await twin.reserve("other", 0.5) as later:
+        assert_type(await later.cancel(), Fraction)
 
     @twin.limit()
     async def fetch(address: str) -> bytes:

@@ -33,11 +33,15 @@ V = TypeVar("V")
 
 
 class Place(NamedTuple):
-    """A caller's place in the two lines of a key, and how often it has obeyed one in vain."""
+    """A caller's place in the two lines of a key, and how often it has obeyed one in vain.
+
+    Where the line is longer than `HINT_US_MOST` the place is only the time to ask for a real one.
+    """
 
     at_us: int
     at_whole_us: int
     in_vain: int
+    is_real: bool
 
 
 class TicketDesk:
@@ -80,15 +84,15 @@ class TicketDesk:
     def _next_place(
         self, limit: Limit, line: Hashable, last: Place | None, cost: int, need_us: int, now_us: int
     ) -> Place:
-        came_back = last is not None and 0 <= now_us - last.at_us <= HINT_US_MOST
-        in_vain = last.in_vain + 1 if last is not None and came_back else 0
+        obeyed = last is not None and last.is_real and 0 <= now_us - last.at_us <= HINT_US_MOST
+        in_vain = last.in_vain + 1 if last is not None and obeyed else 0
         end_us, end_whole_us = self._ends.get(line, (0, 0))
         first_us, last_us = now_us + need_us, now_us + max(need_us, HINT_US_MOST)
         at_us, at_whole_us = min(max(end_us, first_us), last_us), min(max(end_whole_us, first_us), last_us)
         stride_us = _earned_in_us(limit, cost) << min(in_vain, DOUBLINGS_MOST)
         stride_whole_us = max(stride_us, div_ceil(cost * US_PER_S, limit.law.capacity))
         _remember(self._ends, line, (at_us + stride_us, at_whole_us + stride_whole_us), self._lines_most)
-        return Place(at_us, at_whole_us, in_vain)
+        return Place(at_us, at_whole_us, in_vain, max(end_us, end_whole_us) <= last_us)
 
 
 def _earned_in_us(limit: Limit, cost: int) -> int:

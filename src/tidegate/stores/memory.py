@@ -122,13 +122,16 @@ class MemoryStore:
         tables = [self.table(charge.rule) for charge in charges]
         stored = [table.state(charge.key) for table, charge in zip(tables, charges, strict=True)]
         outcomes = decide(charges, stored, now_us, take=take)
-        new = sum(o.charged and state is None for o, state in zip(outcomes, stored, strict=True))
-        if new and not self._has_room(new, now_us):
-            self._refused_for_room += 1
-            return self._without_room(charges, stored, now_us)
+        new = [o.mode for o, state in zip(outcomes, stored, strict=True) if o.charged and state is None]
+        if new and not self._has_room(len(new), charges, now_us):
+            enforced = new.count("enforce")
+            if enforced and not self._has_room(enforced, charges, now_us):
+                self._refused_for_room += 1
+                return self._without_room(charges, stored, now_us)
+            outcomes = _without_shadows(outcomes, stored)
         for table, outcome, state in zip(tables, outcomes, stored, strict=True):
             if must_write(outcome, state):
-                table.keep(outcome.charge.key, outcome.state, now_us, is_new=state is None)
+                table.keep(outcome.charge.key, outcome.state, now_us)
         return outcomes
 
     def _adjust(self, adjustments: Sequence[Adjustment], now_us: int | None) -> list[int]:
@@ -140,7 +143,7 @@ class MemoryStore:
             stored = table.state(key)
             units, state = adjust(adjustment, stored, now_us)
             if units:  # what is owed is kept even where there is no room: nothing is forgiven
-                table.keep(key, state, now_us, is_new=stored is None)
+                table.keep(key, state, now_us)
             changes.append(units)
         return changes
 
@@ -169,12 +172,14 @@ class MemoryStore:
     def _keys(self) -> int:
         return sum(len(table.cells) for table in self._tables.values())
 
-    def _has_room(self, count: int, now_us: int) -> bool:
-        """Whether `count` new keys may be kept, after forgetting what may be forgotten."""
+    def _has_room(self, count: int, charges: Sequence[Charge], now_us: int) -> bool:
+        """Whether `count` new keys may be kept, after forgetting others than those of the request itself."""
         over = self._keys() + count - self.max_keys
+        spared = {charge.rule: charge.key for charge in charges}
         while over > 0:
-            largest = max(self._tables.values(), key=lambda table: len(table.cells))
-            forgotten, alive = largest.give_way(now_us, drop_alive=self.when_full == "forget")
+            rule, largest = max(self._tables.items(), key=lambda named: len(named[1].cells))
+            drop_alive = self.when_full == "forget"
+            forgotten, alive = largest.give_way(now_us, spared.get(rule), drop_alive=drop_alive)
             self._forgotten_alive += alive
             over -= forgotten
             if not forgotten:
@@ -252,8 +257,9 @@ class Table:
         cell = self.cells.get(key)
         return cell.state(self.offset_ns) if type(cell) is LevelCell else cell
 
-    def keep(self, key: Key, state: Any, now_us: int, *, is_new: bool) -> None:
+    def keep(self, key: Key, state: Any, now_us: int) -> None:
         """Store a state. For a new key, look at the keys that were looked at longest ago."""
+        is_new = key not in self.cells
         self._put(key, state)
         if is_new:
             for _ in range(min(len(self.hand), LOOKED_AT_EACH_TIME)):
@@ -270,17 +276,17 @@ class Table:
         if state is not None:
             self._put(key, state.law.advance(None, state.at_us))
 
-    def give_way(self, now_us: int, *, drop_alive: bool) -> tuple[int, int]:
+    def give_way(self, now_us: int, spared: Key | None, *, drop_alive: bool) -> tuple[int, int]:
         """Look at a few keys and forget the fresh ones; if none is, and it is allowed, the nearest to fresh.
 
-        Returns how many were forgotten, and how many of them alive.
+        One key may be spared. Returns how many were forgotten, and how many of them alive.
         """
         looked_at = [self.hand.popleft() for _ in range(min(len(self.hand), LOOKED_AT_WHEN_FULL))]
-        fresh_in_us = {key: self._fresh_in_us(key, now_us) for key in looked_at}
-        gone = [key for key in looked_at if fresh_in_us[key] == 0]
+        fresh_in_us = {key: self._fresh_in_us(key, now_us) for key in looked_at if key != spared}
+        gone = [key for key, us in fresh_in_us.items() if us == 0]
         alive = 0
-        if not gone and drop_alive and looked_at:
-            gone, alive = [min(looked_at, key=fresh_in_us.__getitem__)], 1
+        if not gone and drop_alive and fresh_in_us:
+            gone, alive = [min(fresh_in_us, key=fresh_in_us.__getitem__)], 1
         for key in gone:
             del self.cells[key]
         self.hand.extend(key for key in looked_at if key in self.cells)
@@ -299,6 +305,14 @@ class Table:
         state = self.state(key)
         us = state.law.reset_after_us(state.law.advance(state, now_us), now_us)
         return NEVER if us is None else us
+
+
+def _without_shadows(outcomes: Sequence[Outcome], stored: Sequence[Any]) -> list[Outcome]:
+    """The same, but nothing is kept for the new keys of shadow rules, for which there is no room."""
+    return [
+        o._replace(charged=False) if state is None and o.mode == "shadow" else o
+        for o, state in zip(outcomes, stored, strict=True)
+    ]
 
 
 _stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
