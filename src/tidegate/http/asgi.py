@@ -145,7 +145,7 @@ class RateLimitMiddleware:
             values = added(values, await _result(self._attributes_hook(scope)))
         cost = await _result(self._cost(scope)) if callable(self._cost) else self._cost
         verb = self._limiter.hit if self._charge is None else self._limiter.reserve
-        taken = verb(values, cost, caller=values["address"])
+        taken = verb(self._guard.key_for(values), cost, caller=values["address"])
         if self._awaits:
             taken = await taken
         decision: Decision = taken if self._charge is None else taken.decision
@@ -156,7 +156,7 @@ class RateLimitMiddleware:
         if not decision.allowed:
             own = await _result(self._on_refused(scope, decision)) if self._on_refused is not None else None
             return await _answer(self._guard.refused(decision, own), scope, receive, send)
-        wait_us = decision.wait_us
+        wait_us = self._guard.hold_us(decision)
         if wait_us > self._guard.hold_us_max:
             given_back = taken.cancel() if self._charge is not None else self._limiter.refund(decision)
             await _result(given_back)

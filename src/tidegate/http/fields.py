@@ -192,7 +192,9 @@ def _one_retry_after(pairs: Pairs, ours_s: int, now_s: float) -> Pairs:
 
 def _with_retry_after(form: Form) -> Writer:
     def write(decision: Decision) -> Pairs:
-        binding = decision.binding
+        outcomes = decision.outcomes
+        alone = len(outcomes) == 1 and outcomes[0].charge.mode == "enforce"
+        binding = outcomes[0] if alone else decision.binding  # the common case without a search
         pairs = form(decision, binding) if binding is not None else []
         if not decision.allowed:
             hint_s = decision.retry_hint_s

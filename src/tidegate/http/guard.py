@@ -20,6 +20,7 @@ from tidegate.units import Duration, duration_us
 
 if TYPE_CHECKING:
     from tidegate.core.decision import Decision
+    from tidegate.core.policy import Policy
     from tidegate.http.keys import ClientAddress
     from tidegate.limiter import AsyncLimiter, Limiter
 
@@ -45,12 +46,31 @@ class Guard:
     ) -> None:
         check_range("deny_status", deny_status, 400, 599)
         self._limiter = limiter
+        self._policy, self._by_key_alone = limiter.policy, _looks_at_key_alone(limiter.policy)
         self._deny_status = deny_status
         self._writer = field_writer(draft, legacy, wall_clock_s=wall_clock_s)
         self._wall_clock_s = wall_clock_s
         self._exposed: Pairs = [(EXPOSE, ", ".join(field_names(draft, legacy)))] if expose else []
         self.names = frozenset((*field_names(draft, legacy), *(name for name, _ in self._exposed)))
         self.hold_us_max = 0 if hold_max == 0 else duration_us(hold_max, "hold_max")
+
+    def key_for(self, values: dict[str, Any]) -> Any:
+        """What to ask the limiter with: all attributes, or the key alone where the policy looks at nothing else.
+
+        The two mean the same; the key alone is what a limiter decides fastest.
+        """
+        policy = self._limiter.policy
+        if policy is not self._policy:
+            self._policy, self._by_key_alone = policy, _looks_at_key_alone(policy)
+        key = values["key"]
+        return key if self._by_key_alone and type(key) is str and key.strip() else values
+
+    def hold_us(self, decision: Decision) -> int:
+        """How long the request is to be held before it runs: 0 unless a queue admitted it."""
+        for outcome in decision.outcomes:
+            if outcome.charge.limit.algorithm == "leaky_queue":
+                return decision.wait_us
+        return 0
 
     def pairs(self, decision: Decision) -> Pairs:
         """The fields that go with an answer under `decision`."""
@@ -76,6 +96,15 @@ class Guard:
     def _is_shared(self, name: str) -> bool:
         """Whether the rule counts everybody together."""
         return any(rule.name == name and not rule.by for rule in self._limiter.policy.rules)
+
+
+def _looks_at_key_alone(policy: Policy) -> bool:
+    """Whether no rule asks for any attribute but `key`, be it in a table or a function."""
+    return policy.bare and not any(
+        callable(given) or isinstance(given, Mapping)
+        for rule in policy.rules
+        for given in (rule.cost, rule.overrides)
+    )
 
 
 def attributes_setting(

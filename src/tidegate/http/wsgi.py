@@ -113,7 +113,7 @@ class RateLimitMiddleware:
             values = added(values, _plain("attributes", self._attributes_hook(environ)))
         cost = _plain("cost", self._cost(environ)) if callable(self._cost) else self._cost
         verb: Callable[..., Any] = self._limiter.hit if self._charge is None else self._limiter.reserve
-        taken = verb(values, cost, caller=values["address"])
+        taken = verb(self._guard.key_for(values), cost, caller=values["address"])
         decision: Decision = taken if self._charge is None else taken.decision
         if marks is None:
             marks = environ[MARK] = {}
@@ -123,7 +123,7 @@ class RateLimitMiddleware:
             hook = self._on_refused
             own = None if hook is None else _plain("on_refused", hook(environ, decision))
             return _answer(self._guard.refused(decision, own), environ, start_response)
-        wait_us = decision.wait_us
+        wait_us = self._guard.hold_us(decision)
         if wait_us > self._guard.hold_us_max:
             if self._charge is not None:
                 taken.cancel()
