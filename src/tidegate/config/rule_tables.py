@@ -24,7 +24,7 @@ from tidegate.config.tables import (
     wrong_at,
 )
 from tidegate.core.carry import Carry
-from tidegate.core.decision import Mode
+from tidegate.core.outcome import Mode
 from tidegate.core.limits import Limit  # noqa: TC001  # pydantic reads annotations at run time
 from tidegate.core.rule import Rule
 from tidegate.errors import CostError, InvalidKey, PolicyError

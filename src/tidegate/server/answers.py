@@ -53,7 +53,13 @@ class ProblemError(Exception):
     def told(self) -> dict[str, Any]:
         """The members of the problem (RFC 9457)."""
         title = HTTPStatus(self.status).phrase
-        return {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail, **self.members}
+        return {
+            "type": "about:blank",
+            "title": title,
+            "status": self.status,
+            "detail": self.detail,
+            **self.members,
+        }
 
     def answer(self) -> Answer:
         """The problem as a response."""
@@ -73,7 +79,12 @@ def json_answer(
 
 
 def made(
-    status: int, content_type: str, body: bytes, headers: Iterable[tuple[str, str]] = (), *, common: Pairs = _COMMON
+    status: int,
+    content_type: str,
+    body: bytes,
+    headers: Iterable[tuple[str, str]] = (),
+    *,
+    common: Pairs = _COMMON,
 ) -> Answer:
     """A response with this body, not to be stored by anybody."""
     pairs = [("Content-Type", content_type), ("Content-Length", str(len(body))), *common, *headers]

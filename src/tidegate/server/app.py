@@ -21,7 +21,7 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -31,7 +31,7 @@ from tidegate.errors import ConfigError, CostError, InvalidKey, StoreError
 from tidegate.http.attributes import Request
 from tidegate.http.guard import Guard
 from tidegate.limiter import Limiter
-from tidegate.server.answers import PROBLEM, Answer, ProblemError, encoded, json_answer, made, shown
+from tidegate.server.answers import Answer, ProblemError, encoded, json_answer, made, shown
 from tidegate.server.metrics import Metrics
 from tidegate.server.origin import FIELDS, original
 from tidegate.server.page import PAGE_HEADERS, page
@@ -140,7 +140,9 @@ class App:
         if kind == "http":
             answer = await self._answer(scope, receive)
             if answer is not None:
-                await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+                await send(
+                    {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
+                )
                 body = b"" if scope["method"] == "HEAD" else answer.body
                 await send({"type": "http.response.body", "body": body})
         elif kind == "lifespan":
@@ -158,22 +160,25 @@ class App:
     async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
         """The answer to a request; None if nobody waits for it any more."""
         try:
-            route = self._routes.get(scope["path"])
-            if route is None:
-                known = ", ".join(self._routes)
-                raise ProblemError(404, f"There is nothing at {shown(scope['path'])}; there is {known}.")
-            handler, methods = route
-            if methods is not None and scope["method"] not in methods:
-                allow = ", ".join(methods)
-                raise ProblemError(405, f"{scope['path']} takes {allow}.", [("Allow", allow)])
-            return await handler(scope, receive)
+            return await self._handler(scope["path"], scope["method"])(scope, receive)
         except ProblemError as problem:
             self.metrics.failed(problem.cause)
             return problem.answer()
         except ClientLeftError:
             return None
 
-    # --- deciding ---------------------------------------------------------------------------------------------
+    def _handler(self, path: str, method: str) -> Handler:
+        route = self._routes.get(path)
+        if route is None:
+            known = ", ".join(self._routes)
+            raise ProblemError(404, f"There is nothing at {shown(path)}; there is {known}.")
+        handler, methods = route
+        if methods is not None and method not in methods:
+            allow = ", ".join(methods)
+            raise ProblemError(405, f"{path} takes {allow}.", [("Allow", allow)])
+        return handler
+
+    # --- deciding ---
 
     async def _auth(self, scope: Scope, receive: Receive) -> Answer:
         """Decide on the request itself, or on the one that a trusted gateway asks about."""
@@ -221,15 +226,15 @@ class App:
         decision = self._decided(asked.attributes, asked.cost, asked.caller)
         return verdict(decision, self._in_force.guard.pairs)
 
-    def _decided(self, attributes: Mapping[str, Any], cost: int | float, caller: Hashable) -> Decision:
+    def _decided(self, attributes: Mapping[str, Any], cost: float, caller: Hashable) -> Decision:
         """The decision, counted and timed."""
         started_s = self._clock_s()
-        decision = self._asked(self._limiter.hit, attributes, cost, caller=caller)
+        decision: Decision = self._asked(self._limiter.hit, attributes, cost, caller=caller)
         self.metrics.decision_seconds.observe(self._clock_s() - started_s)
         self.metrics.decided(decision)
         return decision
 
-    def _asked(self, verb: Callable[..., Any], attributes: object, cost: int | float, **more: Hashable) -> Any:
+    def _asked(self, verb: Callable[..., Any], attributes: object, cost: float, **more: Hashable) -> Any:
         """What the limiter says. Raises ProblemError, whose cause is the request, the policy or the store."""
         try:
             return verb(attributes, cost, **more)
@@ -254,21 +259,25 @@ class App:
         if self._complaints.hit(text):
             _log.exception("%s", text)
 
-    # --- what wants a token -----------------------------------------------------------------------------------
+    # --- what wants a token ---
 
     async def _reset(self, scope: Scope, receive: Receive) -> Answer:
         headers = _header_lines(scope)
         self._check_token(headers)
         value = read(await read_body(headers, receive))
         if not isinstance(value, dict) or set(value) - {"attributes"}:
-            raise ProblemError(400, 'Send {"attributes": {...}}, as in the requests that are to be forgotten.')
+            raise ProblemError(
+                400, 'Send {"attributes": {...}}, as in the requests that are to be forgotten.'
+            )
         self._asked(lambda attributes, _: self._limiter.reset(attributes), attributes_in(value), 0)
         return json_answer({"reset": True})
 
     async def _reload_now(self, scope: Scope, receive: Receive) -> Answer:
         self._check_token(_header_lines(scope))
         if self._reload is None:
-            raise ProblemError(409, "The server runs without a file; start it with one: tidegate serve CONFIG")
+            raise ProblemError(
+                409, "The server runs without a file; start it with one: tidegate serve CONFIG"
+            )
         error = await self._reload()
         self.reloaded(error)
         if error is None:
@@ -289,18 +298,18 @@ class App:
         if token is None:
             raise ProblemError(
                 403,
-                "This changes state, which is off: no token is set. Write server: {token: {env: TIDEGATE_TOKEN}} "
-                "into the configuration and start the server with that variable.",
+                "This changes state, which is off: no token is set. Write server: {token: {env: "
+                "TIDEGATE_TOKEN}} into the configuration and start the server with that variable.",
             )
         scheme, _, sent = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(sent.strip(), token.encode()):
             said = "Show the token of the configuration: Authorization: Bearer ..."
             raise ProblemError(401, said, [("WWW-Authenticate", 'Bearer realm="tidegate"')])
 
-    # --- looking ----------------------------------------------------------------------------------------------
+    # --- looking ---
 
     async def _page(self, scope: Scope, receive: Receive) -> Answer:
-        body = page(self._limiter.policy, self._in_force.settings)
+        body = page(self._limiter.policy, self._limiter.store)
         return made(200, "text/html; charset=utf-8", body, PAGE_HEADERS)
 
     async def _health(self, scope: Scope, receive: Receive) -> Answer:
@@ -341,14 +350,15 @@ def _options(query: bytes) -> tuple[int | None, str | None]:
         return None, None
     found: dict[str, str] = {}
     for name, value in parse_qsl(query[:4096].decode("latin-1"), keep_blank_values=True):
-        if name in {"deny", "via"}:
-            if found.setdefault(name, value) != value:
-                raise ProblemError(400, f"{name} comes twice with different values; keep one of them.")
+        if name in {"deny", "via"} and found.setdefault(name, value) != value:
+            raise ProblemError(400, f"{name} comes twice with different values; keep one of them.")
     deny = found.get("deny")
     if deny is None:
         return None, found.get("via")
     if not (len(deny) == 3 and deny.isascii() and deny.isdigit() and 400 <= int(deny) <= 599):
-        raise ProblemError(400, f"deny is {shown(deny)}; write a status from 400 to 599, for instance deny=403.")
+        raise ProblemError(
+            400, f"deny is {shown(deny)}; write a status from 400 to 599, for instance deny=403."
+        )
     return int(deny), found.get("via")
 
 

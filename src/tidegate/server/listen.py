@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 REQUEST_WITHIN_S: Final = 10.0
 HEAD_BYTES_MOST: Final = 64 << 10
 CONNECTIONS_MOST: Final = 4096
-IDLE_S_MOST: Final = 75  # longer than the 60 s for which gateways keep a connection, so that they close it first
+IDLE_S_MOST: Final = (
+    75  # longer than the 60 s for which gateways keep a connection, so that they close it first
+)
 STOP_WITHIN_S: Final = 10
 
 _TOO_LARGE = (

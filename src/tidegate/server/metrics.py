@@ -30,7 +30,21 @@ if TYPE_CHECKING:
 
 RULES_NAMED_MOST: Final = 100
 OTHER: Final = "other"
-_BUCKETS_S = (0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0)
+_BUCKETS_S = (
+    0.000_01,
+    0.000_025,
+    0.000_05,
+    0.000_1,
+    0.000_25,
+    0.000_5,
+    0.001,
+    0.002_5,
+    0.005,
+    0.01,
+    0.05,
+    0.25,
+    1.0,
+)
 
 
 class Metrics:
@@ -74,9 +88,9 @@ class Metrics:
             "tidegate_held_requests", "Requests that are held until their turn in a queue.", registry=registry
         )
         self._rules = Gauge("tidegate_rules", "Rules in force.", registry=registry)
-        Gauge("tidegate_build_info", "1, with the version that runs.", ("version",), registry=registry).labels(
-            _version()
-        ).set(1)
+        Gauge(
+            "tidegate_build_info", "1, with the version that runs.", ("version",), registry=registry
+        ).labels(_version()).set(1)
         for cause in ("request", "policy", "store"):
             self._failures.labels(cause)
         for result in ("ok", "failed"):
@@ -107,7 +121,7 @@ class Metrics:
         self._reloads.labels("ok" if ok else "failed").inc()
 
     def rules_in_force(self, names: list[str]) -> None:
-        """Show every rule with what it has refused, from the beginning: a rate needs the zero before the one."""
+        """Show every rule from the beginning with what it has refused: a rate needs the 0 before the 1."""
         self._rules.set(len(names))
         for name in names:
             self._refusals.labels(self._bounded(name))
@@ -143,7 +157,9 @@ class _StoreCollector(Collector):
         yield GaugeMetricFamily("tidegate_store_keys", "Keys that the store holds.", keys)
         yield GaugeMetricFamily("tidegate_store_keys_limit", "Keys that the store may hold.", keys_most)
         yield CounterMetricFamily(
-            "tidegate_store_refused_for_room", "Requests refused because the store was full of live keys.", refused
+            "tidegate_store_refused_for_room",
+            "Requests refused because the store was full of live keys.",
+            refused,
         )
         yield CounterMetricFamily(
             "tidegate_store_forgotten_alive", "Live keys that were forgotten for lack of room.", forgotten

@@ -91,8 +91,8 @@ def _family(headers: Lines, via: str | None) -> Family | None:
     if len(told) > 1:
         raise ProblemError(
             400,
-            "The request comes with X-Forwarded-* and with X-Original-*; one of them may be the client's own. "
-            "Let the gateway say which it writes: ask /auth?via=nginx or /auth?via=traefik.",
+            "The request comes with X-Forwarded-* and with X-Original-*; one of them may be the client's "
+            "own. Let the gateway say which it writes: ask /auth?via=nginx or /auth?via=traefik.",
         )
     return told[0] if told else None
 

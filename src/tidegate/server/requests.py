@@ -23,7 +23,7 @@ BODY_WITHIN_S: Final = 10.0
 REQUESTS_MOST: Final = 1_000
 ATTRIBUTES_MOST: Final = 100
 
-_WANTED = "Send for instance {\"attributes\": {\"org\": \"acme\"}, \"cost\": 1}."
+_WANTED = 'Send for instance {"attributes": {"org": "acme"}, "cost": 1}.'
 
 
 class Question(NamedTuple):
@@ -40,7 +40,10 @@ class ClientLeftError(Exception):
 
 
 async def read_body(headers: dict[bytes, bytes], receive: Callable[[], Awaitable[Any]]) -> bytes:
-    """The whole body of a JSON request. Raises ProblemError for a wrong type (415), size (413) or pace (408)."""
+    """The whole body of a JSON request.
+
+    Raises ProblemError for a wrong type (415), a body too large (413) or too slow (408).
+    """
     _check_type(headers)
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length[:20]) > BODY_BYTES_MOST:
@@ -97,7 +100,9 @@ def questions(value: object) -> list[Any]:
     if not isinstance(entries, list):
         raise ProblemError(400, f"requests is {shown(entries)}; send a list of requests.")
     if len(entries) > REQUESTS_MOST:
-        raise ProblemError(413, f"requests has {len(entries)} entries; the most in one call is {REQUESTS_MOST}.")
+        raise ProblemError(
+            413, f"requests has {len(entries)} entries; the most in one call is {REQUESTS_MOST}."
+        )
     return entries
 
 
@@ -132,7 +137,9 @@ def _attribute(name: str, value: object) -> str | int | None:
         return shortened(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise ProblemError(400, f"The attribute {shown(name)} is {shown(value)}; send a text, a whole number or null.")
+    raise ProblemError(
+        400, f"The attribute {shown(name)} is {shown(value)}; send a text, a whole number or null."
+    )
 
 
 def _cost(value: object) -> int | float:
@@ -151,7 +158,9 @@ def _caller(value: dict[str, Any]) -> str | int | None:
         return shortened(caller)
     if caller is None or (isinstance(caller, int) and not isinstance(caller, bool)):
         return caller
-    raise ProblemError(400, f"caller is {shown(caller)}; send a text that tells apart those who share a key, or null.")
+    raise ProblemError(
+        400, f"caller is {shown(caller)}; send a text that tells apart those who share a key, or null."
+    )
 
 
 def _peek(value: dict[str, Any]) -> bool:

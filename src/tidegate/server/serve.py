@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.config import Config, Reloader, load
 from tidegate.errors import ConfigError, TidegateError
+from tidegate.http.attributes import Request
 from tidegate.limiter import Limiter
 from tidegate.server.app import App
 from tidegate.server.listen import listen
 from tidegate.server.settings import Settings
+from tidegate.testing import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tidegate.core.policy import Policy
 
 FAILED: Final = 1
 BAD_CONFIGURATION: Final = 2
@@ -73,6 +75,7 @@ class _Serving:
 
     def __init__(self, path: str | None, config: Config, limiter: Limiter, settings: Settings) -> None:
         self._config = config
+        self._settings = settings
         self._reloader = None if path is None else Reloader(path, self._apply, in_force=config)
         self.app = App(limiter, settings, reload=None if path is None else self._reload)
 
@@ -108,24 +111,35 @@ class _Serving:
         _say(
             f"tidegate serves {source} ({rules} rule{'s' if rules != 1 else ''}) on {base}\n"
             f"  open     {reached}/\n"
-            f"  try      {_curl(self._config, reached)}"
+            f"  try      {_curl(self._config.policy, self._settings, reached)}"
         )
         if not local and not self._config.server.trusted_proxies:
             _complain(
-                f"{base} can be reached from other machines, and server.trusted_proxies is empty: anybody there can ask "
-                "and use up budgets, and a gateway is taken for the client. List your gateways, or listen on 127.0.0.1."
+                f"{base} can be reached from other machines, and server.trusted_proxies is empty: anybody "
+                "there can ask and use up budgets, and a gateway is taken for the client. List your "
+                "gateways, or listen on 127.0.0.1."
             )
 
 
-def _curl(config: Config, base: str) -> str:
-    """A command whose last request is refused, if the policy has a rule whose burst is short enough to show."""
-    bursts = [
-        rule.limit.quota for rule in config.policy if rule.limit is not None and rule.mode == "enforce"
-    ]
-    calls = min(bursts, default=0) + 1
-    if not 1 < calls <= 1_000:
+def _curl(policy: Policy, settings: Settings, base: str) -> str:
+    """A command whose last call is refused; a plain one where no short run of calls is."""
+    calls = first_refused(policy, settings)
+    if calls is None:
         return f"curl -i '{base}/auth'"
-    return f"curl -s -o /dev/null -w '%{{http_code}}\\n' '{base}/auth?n=[1-{calls}]'   # call {calls} is refused"
+    return (
+        f"curl -s -o /dev/null -w '%{{http_code}}\\n' '{base}/auth?n=[1-{calls}]'   # call {calls} is refused"
+    )
+
+
+def first_refused(policy: Policy, settings: Settings, calls_most: int = 100) -> int | None:
+    """The first of so many calls of /auth by one client at one instant that is refused, None if none is."""
+    trial = Limiter(policy, clock=ManualClock())
+    request = Request("GET", "/auth", {"host": ["127.0.0.1"]}, "127.0.0.1")
+    values = settings.attributes.of(request)
+    try:
+        return next((call for call in range(1, calls_most + 1) if not trial.hit(values)), None)
+    except Exception:  # noqa: BLE001  # a function of the policy that fails is told when somebody asks
+        return None
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -149,8 +163,9 @@ def _bound(host: str, port: int) -> socket.socket:
 def _why_not(error: OSError, host: str, port: int) -> str:
     if isinstance(error, socket.gaierror):
         return f"the host {host!r} is not known here: {error.strerror}"
+    other = port + 1 if port < 65_535 else port - 1
     reasons = {
-        EADDRINUSE: f"port {port} on {host} is taken; stop what listens there, or choose another: --port {port + 1}",
+        EADDRINUSE: f"port {port} on {host} is taken; stop what listens there, or choose: --port {other}",
         EACCES: f"port {port} needs more rights; choose one above 1023: --port 8080",
         EADDRNOTAVAIL: f"{host} is no address of this machine; listen on 127.0.0.1 or on one that it has",
     }

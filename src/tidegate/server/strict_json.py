@@ -19,7 +19,9 @@ def read(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ProblemError(400, f"The body is not UTF-8: byte {error.start} is 0x{body[error.start]:02X}.") from None
+        raise ProblemError(
+            400, f"The body is not UTF-8: byte {error.start} is 0x{body[error.start]:02X}."
+        ) from None
     try:
         return _decoder.decode(text)
     except json.JSONDecodeError as error:
@@ -56,7 +58,8 @@ def _point(text: str) -> float:
 def _check_length(text: str) -> None:
     if len(text) > NUMBER_CHARACTERS_MOST:
         raise ProblemError(
-            400, f"A number has {len(text)} characters; the most is {NUMBER_CHARACTERS_MOST}. Send long ones as text."
+            400,
+            f"A number has {len(text)} characters; the most is {NUMBER_CHARACTERS_MOST}. Send it as text.",
         )
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tidegate.units import MILLI, seconds
 
 if TYPE_CHECKING:
-    from tidegate.core.decision import Decision, Outcome
+    from tidegate.core.decision import Decision
     from tidegate.core.limits import Limit
+    from tidegate.core.outcome import Outcome
     from tidegate.http.fields import Writer
 
 
@@ -39,7 +40,9 @@ def verdict(decision: Decision, fields: Writer | None = None) -> dict[str, Any]:
             "wait": 0,
         }
     else:
-        bound = next(told for told, outcome in zip(outcomes, decision.outcomes, strict=True) if outcome is binding)
+        bound = next(
+            told for told, outcome in zip(outcomes, decision.outcomes, strict=True) if outcome is binding
+        )
         told |= {name: bound[name] for name in _BINDING}
         told["wait"] = _seconds(decision.wait_us)
     if fields is not None:
@@ -68,7 +71,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def limit_told(limit: Limit) -> dict[str, Any]:
-    """The numbers of a limit: capacity in tokens, rate as text, and the seconds in which a whole quota comes back."""
+    """The numbers of a limit; `window` is the time in which a whole quota comes back."""
     rate, window_us = limit.rate, limit.quota_window_us
     return {
         "algorithm": limit.algorithm,
