@@ -151,7 +151,7 @@ def _figures(rule: RuleInWords) -> str:
     if shown is None:
         return ""
     pairs = [("at once", number(shown.burst)), ("sustained", shown.sustained)]
-    pairs += [(f"most in {most.period}", number(most.admitted)) for most in shown.most]
     pairs.append(("fresh again in", shown.fresh))
+    pairs += [(f"most in {most.period}", number(most.admitted)) for most in shown.most]
     tiles = "".join(f"<div><dt>{escape(about)}</dt><dd>{escape(text)}</dd></div>" for about, text in pairs)
     return f'<dl class="figures">{tiles}</dl>'
