@@ -6,11 +6,13 @@ method does is written in its flow, and what decides is the store.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from fractions import Fraction
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from tidegate.clock import Clock
 from tidegate.core.columns import Decisions
@@ -25,15 +27,15 @@ from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
 from tidegate.decorate import guard
 from tidegate.drive import run_blocking
-from tidegate.errors import RateLimited
+from tidegate.errors import RateLimited, StoreError
 from tidegate.flows.ask import ask, ask_many, explain, reset, with_costs
 from tidegate.flows.give_back import refund, settle
 from tidegate.flows.port import Setting
 from tidegate.stores.base import Store
-from tidegate.stores.hot import compiled_hit
+from tidegate.stores.hot import Compiled, compiled
 from tidegate.stores.memory import MemoryStore
 from tidegate.stores.opening import open_store
-from tidegate.units import Number
+from tidegate.units import Number, milli
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,8 +60,9 @@ class _BlockingPort:
 class _LimiterBase:
     """What the twins share: policy, store, clock and tickets."""
 
-    policy: Policy
     store: Store
+    _setting: Setting
+    _compiled: Compiled | None
 
     def __init__(
         self,
@@ -68,31 +71,54 @@ class _LimiterBase:
         store: Store | str | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if clock is not None and not callable(getattr(clock, "now_us", None)):
+            raise StoreError(f"clock is {clock!r}; give one with now_us(), for instance ManualClock()")
         self._given_clock = clock
         self._owns_store = store is None or isinstance(store, str)
-        self._uses_store_clock = clock is None
-        if store is None:
-            self.store, self._uses_store_clock = MemoryStore(clock=clock), True
-        else:
-            self.store = open_store(store) if isinstance(store, str) else store
-        self._desk = TicketDesk(lock=threading.Lock())
-        self._refund_lock = threading.Lock()
-        self.replace_policy(Policy.of(policy_or_limit))
+        self._uses_store_clock = store is None or clock is None
+        self.store = MemoryStore(clock=clock) if store is None else _opened(store)
+        # A signal handler or finalizer may come in while its own thread holds one of these: hence reentrant.
+        self._locks = threading.RLock(), threading.RLock()
+        self._desk = TicketDesk(lock=self._locks[0])
+        self._compiled = None
+        _limiters.add(self)
+        self.replace_policy(policy_or_limit)
+
+    @property
+    def policy(self) -> Policy:
+        """The rules that decide."""
+        return self._setting.policy
 
     def replace_policy(self, policy_or_limit: Policy | Rule | Limit | Iterable[Rule]) -> None:
         """Decide by another policy from now on; state is carried over as each rule's `carry` says."""
-        self.policy = policy = Policy.of(policy_or_limit)
+        policy = Policy.of(policy_or_limit)
         clock = None if self._uses_store_clock or self._given_clock is None else self._given_clock.now_us
-        self._setting = Setting(policy, _BlockingPort(self.store), self._desk, clock, self._refund_lock)
-        self._recompile()
+        setting = Setting(policy, _BlockingPort(self.store), self._desk, clock, self._locks[1])
+        fast, retired = self._compile(policy), self._compiled
+        self._use(setting, fast)
+        if retired is not None:
+            retired.retire()
 
-    def _recompile(self) -> None:
-        """Make what is derived from the policy anew; the asynchronous twin has nothing of the kind."""
+    def _use(self, setting: Setting, fast: Compiled | None) -> None:
+        self._setting, self._compiled = setting, fast
+
+    def _compile(self, policy: Policy) -> Compiled | None:
+        if len(policy) != 1 or not self._uses_store_clock:
+            return None
+        return compiled(policy.rules[0], self.store, self._desk, self._slow_hit)
+
+    def _slow_hit(self, key: CallKey, cost: Number = 1, *, caller: Hashable = None) -> Decision:
+        """What the compiled path does not know; where there is one, the port never suspends."""
+        return run_blocking(ask(self._setting, key, cost, caller=caller))
 
     def close(self) -> None:
         """Let go of the store, if it was this limiter that opened it."""
         if self._owns_store:
             self.store.close()
+
+    def _after_fork(self) -> None:
+        for lock in self._locks:
+            lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in the type stubs
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _same_kind, (type(self), self.policy, self.store, self._given_clock)
@@ -117,16 +143,15 @@ class Limiter(_LimiterBase):
         `caller` tells apart those who share a key, so that each refused one keeps its own ticket.
         Raises InvalidKey or CostError. A cost that can never pass is refused with `retry_after` None.
         """
-        return run_blocking(ask(self._setting, key, cost, caller=caller))
+        return self._slow_hit(key, cost, caller=caller)
 
     def hit_many(self, keys: Iterable[CallKey], costs: Number | Sequence[Number] = 1) -> Decisions:
         """Decide many independent requests in one call: columns of keys and costs in, columns out.
 
         Keys and costs are checked before anything is taken, except that a key may prove invalid on its turn.
         """
-        if "hit" in self.__dict__:
-            hit = self.hit
-            return Decisions([hit(key, cost) for key, cost in with_costs(keys, costs)])
+        if self._compiled is not None:
+            return self._compiled.hit_many(with_costs(keys, costs))
         return run_blocking(ask_many(self._setting, keys, costs))
 
     def peek(self, key: CallKey, cost: Number = 1) -> Decision:
@@ -163,36 +188,16 @@ class Limiter(_LimiterBase):
         """
         return guard(self._hit_now, self.policy, key, cost, blocking=True)
 
-    def _recompile(self) -> None:
-        """Put the compiled `hit` before the method of the class, which stays as its slow twin."""
-        hit = self._compiled()
-        if hit is not None:
-            self.__dict__["hit"] = hit
-        else:
-            self.__dict__.pop("hit", None)
-
     def _hit_now(self, key: CallKey, cost: Number) -> Decision:
         """What `hit` is at the moment: a reload may have compiled another."""
         return self.hit(key, cost)
 
-    def _compiled(self) -> Callable[..., Decision] | None:
-        rules = self.policy.rules
-        if len(rules) != 1 or type(self.store) is not MemoryStore or not self._uses_store_clock:
-            return None
-        rule = rules[0]
-        if (
-            rule.by != ("key",)
-            or rule.matches is not None
-            or rule.cost is not None
-            or rule.overrides is not None
-        ):
-            return None
-        if rule.limit is None:
-            return None
-        form = Charge(rule.name, "", rule.limit, 0, rule.mode, rule.carry)
-        return compiled_hit(
-            self.store, form, self._desk, lambda *given, **named: Limiter.hit(self, *given, **named)
-        )
+    def _use(self, setting: Setting, fast: Compiled | None) -> None:
+        super()._use(setting, fast)
+        if fast is not None and type(self).hit is Limiter.hit:
+            self.__dict__["hit"] = fast.hit  # stands before the method, which stays as its slow twin
+        else:
+            self.__dict__.pop("hit", None)
 
 
 class AsyncLimiter(_LimiterBase):
@@ -211,14 +216,24 @@ class AsyncLimiter(_LimiterBase):
         `caller` tells apart those who share a key, so that each refused one keeps its own ticket.
         Raises InvalidKey or CostError. A cost that can never pass is refused with `retry_after` None.
         """
-        return await ask(self._setting, key, cost, caller=caller)
+        fast = self._compiled
+        return (
+            await ask(self._setting, key, cost, caller=caller)
+            if fast is None
+            else fast.hit(key, cost, caller=caller)
+        )
 
     async def hit_many(self, keys: Iterable[CallKey], costs: Number | Sequence[Number] = 1) -> Decisions:
         """Decide many independent requests in one call: columns of keys and costs in, columns out.
 
         Keys and costs are checked before anything is taken, except that a key may prove invalid on its turn.
         """
-        return await ask_many(self._setting, keys, costs)
+        fast = self._compiled
+        return (
+            await ask_many(self._setting, keys, costs)
+            if fast is None
+            else fast.hit_many(with_costs(keys, costs))
+        )
 
     async def peek(self, key: CallKey, cost: Number = 1) -> Decision:
         """What `hit` would answer now, changing nothing; `remaining` is what is left now."""
@@ -278,6 +293,11 @@ class _ReservationBase:
             first, self.settled = not self.settled, True
         return first and self.decision.allowed
 
+    def _first_for(self, actual: Number) -> bool:
+        """The same for a cost; a wrong one raises CostError and leaves the reservation open."""
+        milli(actual, "actual cost")
+        return self._first()
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.decision}{', settled' if self.settled else ''}>"
 
@@ -297,7 +317,7 @@ class Reservation(_ReservationBase):
         """Replace the estimate by the actual cost; what came back, in tokens, negative if it cost more."""
         return (
             run_blocking(settle(self._limiter._setting, self.decision, actual))
-            if self._first()
+            if self._first_for(actual)
             else Fraction(0)
         )
 
@@ -330,7 +350,11 @@ class AsyncReservation(_ReservationBase):
 
     async def settle(self, actual: Number) -> Fraction:
         """Replace the estimate by the actual cost; what came back, in tokens, negative if it cost more."""
-        return await settle(self._limiter._setting, self.decision, actual) if self._first() else Fraction(0)
+        return (
+            await settle(self._limiter._setting, self.decision, actual)
+            if self._first_for(actual)
+            else Fraction(0)
+        )
 
     async def cancel(self) -> Fraction:
         """Give all back, as far as it has not drained; what came back, in tokens."""
@@ -349,6 +373,28 @@ class AsyncReservation(_ReservationBase):
 
 
 _settling = threading.Lock()
+_limiters: weakref.WeakSet[_LimiterBase] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """In a forked child: nobody there could release a lock that another thread held at the fork."""
+    _settling._at_fork_reinit()  # type: ignore[attr-defined]  # not in the type stubs
+    for limiter in list(_limiters):
+        limiter._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _opened(store: object) -> Store:
+    if isinstance(store, str):
+        return open_store(store)
+    if isinstance(store, type) or not all(
+        hasattr(store, verb) for verb in ("decide", "adjust", "forget", "name")
+    ):
+        raise StoreError(f"store is {store!r}; give a URL such as 'memory://', or a store")
+    return cast(Store, store)
 
 
 def _same_kind(kind: type[_LimiterBase], policy: Policy, store: Store, clock: Clock | None) -> _LimiterBase:

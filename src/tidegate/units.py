@@ -77,6 +77,8 @@ def milli(value: Number, what: str = "cost") -> int:
 
     Raises CostError if it is negative, not finite, not a number, or finer than a thousandth.
     """
+    if type(value) is int and value >= 0:
+        return value * MILLI
     try:
         thousandths = exact(value, what) * MILLI
     except LimitError as error:

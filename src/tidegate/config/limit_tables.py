@@ -32,7 +32,7 @@ from tidegate.core.limits import (
     TokenBucket,
 )
 from tidegate.errors import LimitError
-from tidegate.units import Rate  # noqa: TC001  # pydantic reads annotations at run time
+from tidegate.units import Rate  # pydantic reads annotations at run time
 
 _SIZE: Schema = {"type": "number", "exclusiveMinimum": 0}
 _TOKENS: Schema = {"type": "number", "minimum": 0}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from tidegate.config.places import Document, Fault, Location, Node, read
-from tidegate.config.rule_tables import AnyRule, Text  # noqa: TC001  # pydantic reads annotations at run time
+from tidegate.config.rule_tables import AnyRule, Text  # pydantic reads annotations at run time
 from tidegate.config.settings import (
     AttributeField,
     HttpField,
@@ -205,21 +205,18 @@ def _clashes(top: Node) -> list[Fault]:
     if rules is None or not isinstance(rules.value, list):
         return []
     faults: list[Fault] = []
-    first_line: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for index in range(len(rules.value)):
         named = rules.children[index].children.get("name")
         if named is None or not isinstance(named.value, str):
             continue
         line = rules.children[index].key_lines["name"]
-        first = first_line.setdefault(named.value, line)
-        if first != line:
-            faults.append(
-                Fault(
-                    line,
-                    ("rules", index),
-                    f"the rule of line {first} is called {named.value!r} too; rename one of them",
-                )
-            )
+        if named.value in lines:
+            first = lines[named.value]
+            message = f"the rule of line {first} is called {shown(named.value)} too; rename one of them"
+            faults.append(Fault(line, ("rules", index), message))
+        else:
+            lines[named.value] = line
     if not rules.value:
         message = (
             "rules is an empty list, which would mean no limits; if so, say it: [{name: all, mode: bypass}]"

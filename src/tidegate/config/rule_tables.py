@@ -15,7 +15,7 @@ from tidegate.config.tables import (
     Schema,
     Table,
     builds,
-    each,
+    entries,
     key,
     place_named,
     reads,
@@ -24,8 +24,8 @@ from tidegate.config.tables import (
     wrong_at,
 )
 from tidegate.core.carry import Carry
+from tidegate.core.limits import Limit  # pydantic reads annotations at run time
 from tidegate.core.outcome import Mode
-from tidegate.core.limits import Limit  # noqa: TC001  # pydantic reads annotations at run time
 from tidegate.core.rule import Rule
 from tidegate.errors import CostError, InvalidKey, PolicyError
 
@@ -54,7 +54,7 @@ def _by(value: Any, reading: Reading) -> tuple[str, ...]:
         raise values.refused(
             value, "write a list of attributes, for instance by: [org]; by: [] is one budget for all"
         )
-    return tuple(each(list[Text], value, reading))
+    return tuple(_texts(value, reading))
 
 
 def _match(value: Any, reading: Reading) -> dict[str, Pattern]:
@@ -62,7 +62,7 @@ def _match(value: Any, reading: Reading) -> dict[str, Pattern]:
         raise values.refused(
             value, "write the attributes that a request must have, for instance match: {method: POST}"
         )
-    found: dict[str, Pattern] = each(dict[Text, Annotated[Any, builds(_pattern, _PATTERN)]], value, reading)
+    found: dict[str, Pattern] = _patterns(value, reading)
     methods = found.get("method")
     for method in methods if isinstance(methods, tuple) else (methods,):
         if isinstance(method, str) and not method.isupper() and method != "*":
@@ -75,7 +75,7 @@ def _pattern(value: Any, reading: Reading) -> Pattern:
     if isinstance(value, list):
         if not value:
             raise values.refused(value, "nothing would match; write the values that match, or remove the key")
-        return tuple(each(list[Annotated[Any, builds(_one_or_absent, _PATTERN)]], value, reading))
+        return tuple(_patterns_listed(value, reading))
     if value is None:
         raise values.refused(value, "write the value to match; [null] matches requests without the attribute")
     return _one_or_absent(value, reading)
@@ -94,7 +94,7 @@ def _cost(value: Any, reading: Reading) -> object:
         raise values.refused(value, 'write one number, or one for each route: {"POST /exports": 5}')
     if not value:
         raise values.refused(value, 'write a cost for each route, for instance cost: {"POST /exports": 5}')
-    return each(dict[Text, Tokens], value, reading)
+    return _costs(value, reading)
 
 
 def _overrides(value: Any, reading: Reading) -> dict[str, Limit]:
@@ -102,7 +102,15 @@ def _overrides(value: Any, reading: Reading) -> dict[str, Limit]:
         raise values.refused(
             value, "write a limit for each value, for instance overrides: {acme: {algorithm: ...}}"
         )
-    return each(dict[Text, AnyLimit], value, reading)  # type: ignore[no-any-return]  # what `each` was asked for
+    limits: dict[str, Limit] = _limits(value, reading)
+    return limits
+
+
+_texts = entries(list[Text])
+_patterns = entries(dict[Text, Annotated[Any, builds(_pattern, _PATTERN)]])
+_patterns_listed = entries(list[Annotated[Any, builds(_one_or_absent, _PATTERN)]])
+_costs = entries(dict[Text, Tokens])
+_limits = entries(dict[Text, AnyLimit])
 
 
 class RuleTable(Table):

@@ -15,7 +15,7 @@ from tidegate.config.tables import (
     Table,
     any_of,
     builds,
-    each,
+    entries,
     key,
     reads,
     reads_env,
@@ -129,7 +129,10 @@ StoreField: TypeAlias = Annotated[StoreSettings, builds(_store, any_of(_URL, ENV
 def _networks(value: Any, reading: Reading) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise values.refused(value, "write a list, for instance trusted_proxies: [10.0.0.0/8]")
-    return tuple(each(list[Annotated[str, reads(lambda one, _: values.network(one), _TEXT)]], value, reading))
+    return tuple(_networks_listed(value, reading))
+
+
+_networks_listed = entries(list[Annotated[str, reads(lambda value, _: values.network(value), _TEXT)]])
 
 
 class ServerSettings(Table):
@@ -206,10 +209,13 @@ def _http(value: Any, reading: Reading) -> HttpSettings:
 HttpField: TypeAlias = Annotated[HttpSettings, builds(_http, HttpSettings)]
 
 
+_texts = entries(list[Text])
+
+
 def _templates(value: Any, reading: Reading) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise values.refused(value, 'write a list of route templates, for instance ["GET /users/{id}"]')
-    templates = tuple(each(list[Text], value, reading))
+    templates = tuple(_texts(value, reading))
     wrong = []
     for index, template in enumerate(templates):
         try:

@@ -124,9 +124,10 @@ def table(kind: type[T], value: object, reading: Reading) -> T:
     return kind.model_validate(value, context=reading)
 
 
-def each(kind: Any, value: object, reading: Reading) -> Any:
-    """The value as a type that is no table, such as a dict of tokens."""
-    return TypeAdapter(kind).validate_python(value, context=reading)
+def entries(kind: Any) -> Callable[[object, Reading], Any]:
+    """A function that reads a value as a list or dict of this kind; made once, for it takes a while."""
+    adapter = TypeAdapter(kind)
+    return lambda value, reading: adapter.validate_python(value, context=reading)
 
 
 def wrong_at(places: Sequence[tuple[Location, str]], value: object) -> ValidationError:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 SHOWN_MAX: Final = 60
 CALENDAR_WORDS: Final = ("second", "minute", "hour", "day", "week", "month", "year")
 
-_CALENDAR = re.compile(r"\b(month|year|mo|yr)s?\s*$", re.IGNORECASE)
-_CALENDAR_LENGTHS = {"m": ("month", "30 days"), "y": ("year", "365 days")}
+_CALENDAR = re.compile(
+    r"([0-9]{1,6}(?:\.[0-9]{1,6})?)?\s*\b(month|year|mo|yr)s?\s*$", re.IGNORECASE | re.ASCII
+)
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 
 
@@ -155,15 +156,18 @@ def _timed_text(value: object, name: str) -> str:
 
 
 def _no_calendar(text: str) -> None:
+    """Raise for a length in months or years, and show the same in days."""
     unit = _CALENDAR.search(text)
-    if unit is not None:
-        word, days = _CALENDAR_LENGTHS[unit[1][0].lower()]
-        written = f"{_CALENDAR.sub('', text).rstrip()}{days}" if "/" in text else days
-        raise refused(
-            text,
-            f"a {word} has no fixed length. Write days ({written}), or count by the calendar: "
-            f"{{algorithm: fixed_window, limit: ..., window: {word}}}",
-        )
+    if unit is None:
+        return
+    word = "month" if unit[2].lower().startswith("m") else "year"
+    days = (30 if word == "month" else 365) * float(unit[1] or 1)
+    written = f"{text[: unit.start()].strip()} {days:.12g} days".replace("/ ", "/").strip()
+    raise refused(
+        text,
+        f"a {word} has no fixed length. Write days ({written}), or count by the calendar: "
+        f"{{algorithm: fixed_window, limit: ..., window: {word}}}",
+    )
 
 
 def one_of(value: object, words: tuple[str, ...]) -> str:

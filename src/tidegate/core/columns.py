@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from tidegate.core.decision import Decision
+from tidegate.core.decision import Decision, HotDecision
 
 
 class Decisions:
@@ -62,3 +63,43 @@ class Decisions:
 
     def __repr__(self) -> str:
         return f"<Decisions: {sum(self.allowed)} of {len(self)} allowed>"
+
+
+class HotDecisions(Decisions):
+    """Decisions as the compiled path leaves them: verdicts and figures, and no decision until one is read.
+
+    `made` holds what each decision is made of, or the decision itself where the slow path decided.
+    """
+
+    __slots__ = ("_allowed", "_made", "_read")
+
+    def __init__(self, allowed: list[bool], made: list[Any]) -> None:
+        self._allowed = allowed
+        self._made = made
+        self._read: tuple[Decision, ...] | None = None
+
+    @property
+    def allowed(self) -> list[bool]:
+        """Whether each request may run."""
+        return list(self._allowed)
+
+    def __len__(self) -> int:
+        return len(self._allowed)
+
+    @property
+    def _decisions(self) -> tuple[Decision, ...]:  # type: ignore[override]  # a slot of the general columns
+        if self._read is None:
+            self._read = tuple(map(_decision, self._allowed, self._made))
+        return self._read
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Decisions, (self._decisions,)
+
+
+def _decision(allowed: bool, parts: Any) -> Decision:
+    if isinstance(parts, Decision):
+        return parts
+    decision = HotDecision.__new__(HotDecision)
+    decision.allowed = allowed
+    decision._raw = parts
+    return decision

@@ -8,7 +8,7 @@ differ, and so do upper and lower case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from tidegate.errors import InvalidKey
@@ -41,6 +41,21 @@ def key_of(values: tuple[object, ...]) -> Key:
     return encoded
 
 
+def keys_by(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Key]:
+    """A function that gives the key which a request's attributes of these names make."""
+    if len(names) != 1:
+        return lambda attributes: key_of(tuple([present(attributes.get(name)) for name in names]))
+    (name,) = names
+
+    def of_one(attributes: Mapping[str, object]) -> Key:
+        value = attributes.get(name)
+        if type(value) is str and value and not value.isspace():
+            return _checked(value)
+        return key_of((present(value),))
+
+    return of_one
+
+
 def bare_key(key: object) -> tuple[object, ...]:
     """The values of a key that was given as it is, not as attributes. Raises InvalidKey if it is empty."""
     if isinstance(key, str | bytes | tuple) and not key:
@@ -56,7 +71,7 @@ def present(value: object) -> object:
 
 
 def _checked(text: str) -> str:
-    if len(text) * 4 > KEY_BYTES_MOST:
+    if len(text) > KEY_BYTES_MOST // 4:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > KEY_BYTES_MOST:
             raise _too_long(size)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from tidegate.core.keys import bare_key, key_of, present
+from tidegate.core.keys import bare_key
 from tidegate.core.limits import Limit
 from tidegate.core.match import Attributes
 from tidegate.core.outcome import Charge
 from tidegate.core.rule import Rule, check_cost
 from tidegate.errors import InvalidKey, PolicyError
+from tidegate.units import MILLI
 
 ONLY_RULE = "limit"
 """The name of the rule that is made of a limit given alone; its key is the attribute `key`."""
@@ -135,10 +136,11 @@ class Policy:
                 continue
             if rule.limit is None:
                 return Plan([], rule)
-            key = key_of(tuple([present(attributes.get(name)) for name in rule.by]))
-            limit = rule.limit_for(attributes, key)
-            price = rule.price_of(attributes)
+            key = rule.key_for(attributes)
+            limit = rule.limit if rule.limit_for is None else rule.limit_for(attributes, key)
+            price = None if rule.price_of is None else rule.price_of(attributes)
             taken = cost if price is None else price
-            check_cost(limit, taken, rule.name)
+            if taken % MILLI:
+                check_cost(limit, taken, rule.name)
             charges.append(Charge(rule.name, key, limit, taken, rule.mode, rule.carry, price is not None))
         return Plan(charges)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from tidegate.core.carry import WAYS, Carry
-from tidegate.core.keys import Key, key_of
+from tidegate.core.keys import Key, key_of, keys_by
 from tidegate.core.law import EXACT
 from tidegate.core.limits import Limit, SlidingLog
 from tidegate.core.match import Attributes, Pattern, matcher, route_table
@@ -72,12 +72,14 @@ class Rule:
     give_back: Literal["bounded", "full"] = field(default="bounded", kw_only=True)
     carry: Carry = field(default="strict", kw_only=True)
 
+    key_for: Callable[[Attributes], Key] = field(init=False, repr=False, compare=False)
+    """The key of a request: the values of `by`."""
     matches: Callable[[Attributes], bool] | None = field(init=False, repr=False, compare=False)
     """Whether the rule speaks of a request; None: of every one."""
-    limit_for: Callable[[Attributes, Key], Limit] = field(init=False, repr=False, compare=False)
-    """The limit of one key: the override for it if there is one, else the rule's."""
-    price_of: Callable[[Attributes], int | None] = field(init=False, repr=False, compare=False)
-    """What the rule itself says a request costs, in thousandths; None: what the call says."""
+    limit_for: Callable[[Attributes, Key], Limit] | None = field(init=False, repr=False, compare=False)
+    """The limit of one key, if the rule has overrides; None: always the rule's."""
+    price_of: Callable[[Attributes], int | None] | None = field(init=False, repr=False, compare=False)
+    """What the rule says a request costs, in thousandths, if it says so; None: it never does."""
     debt: int | None = field(init=False, repr=False, compare=False)
     """How far settling may overdraw, in thousandths; None: as far as the capacity of the limit."""
 
@@ -85,6 +87,7 @@ class Rule:
         self._check()
         keep = partial(object.__setattr__, self)
         keep("by", self._attribute_names())
+        keep("key_for", keys_by(self.by))
         keep("matches", matcher(self.match, self.name) if self.match else None)
         keep("price_of", self._compiled_price())
         keep("limit_for", self._compiled_limit())
@@ -132,10 +135,10 @@ class Rule:
             raise self._error(f"by is {list(names)}; each attribute counts once")
         return tuple(names)
 
-    def _compiled_price(self) -> Callable[[Attributes], int | None]:
+    def _compiled_price(self) -> Callable[[Attributes], int | None] | None:
         cost = self.cost
         if cost is None:
-            return lambda attributes: None
+            return None
         if isinstance(cost, Mapping):
             costs = {route: self._constant(of_route) for route, of_route in cost.items()}
             route_of = route_table(list(cost), self.name)
@@ -166,10 +169,10 @@ class Rule:
                 )
         return thousandths
 
-    def _compiled_limit(self) -> Callable[[Attributes, Key], Limit]:
+    def _compiled_limit(self) -> Callable[[Attributes, Key], Limit] | None:
         limit, overrides = self.limit, self.overrides
         if limit is None or overrides is None:
-            return lambda attributes, key: limit  # type: ignore[return-value]  # deny and bypass are never asked
+            return None
         if isinstance(overrides, Mapping):
             table = {self._override_key(value): self._override(other) for value, other in overrides.items()}
             return lambda attributes, key: table.get(key, limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import repeat
 
 from tidegate.core.columns import Decisions
 from tidegate.core.decision import Decision
@@ -36,20 +37,20 @@ async def ask_many(setting: Setting, keys: Iterable[CallKey], costs: Number | Se
     return Decisions([await ask(setting, key, cost) for key, cost in pairs])
 
 
-def with_costs(keys: Iterable[CallKey], costs: Number | Sequence[Number]) -> list[tuple[CallKey, Number]]:
+def with_costs(keys: Iterable[CallKey], costs: Number | Sequence[Number]) -> Iterable[tuple[CallKey, Number]]:
     """Keys with their costs. Raises CostError if there are not as many, before anything is taken."""
     listed = list(keys)
-    if isinstance(costs, Sequence):
-        if len(costs) != len(listed):
-            raise CostError(
-                f"costs has {len(costs)} entries for {len(listed)} keys; give one for each, or one number"
-            )
-        each = list(costs)
-    else:
-        each = [costs] * len(listed)
+    if not isinstance(costs, Sequence):
+        milli(costs)
+        return zip(listed, repeat(costs))
+    if len(costs) != len(listed):
+        raise CostError(
+            f"costs has {len(costs)} entries for {len(listed)} keys; give one for each, or one number"
+        )
+    each = list(costs)
     for cost in each:
         milli(cost)
-    return list(zip(listed, each, strict=True))
+    return zip(listed, each, strict=True)
 
 
 async def explain(setting: Setting, key: CallKey, cost: Number) -> Explanation:
@@ -58,14 +59,17 @@ async def explain(setting: Setting, key: CallKey, cost: Number) -> Explanation:
 
 
 async def reset(setting: Setting, key: CallKey) -> None:
-    """Make the key fresh in every rule that it names somebody in.
+    """Make the key fresh in every rule that it names somebody in, whatever else the rule matches.
 
-    Rules with `by=()` are everybody's budget: they are reset only by a key that is an empty mapping.
+    Rules with `by=()` are everybody's budget: they are reset only by a key that is an empty mapping. To
+    reset the budget that all share who lack an attribute, name the attribute as None.
     """
     policy = setting.policy
     attributes = policy.attributes(key)
-    charges, _ = policy.plan(attributes, 0)
-    keys = [
-        (charge.rule, charge.key) for charge in charges if bool(policy[charge.rule].by) == bool(attributes)
+    named = [
+        rule
+        for rule in policy
+        if rule.limit is not None
+        and (any(name in attributes for name in rule.by) if rule.by else not attributes)
     ]
-    await setting.port.forget(keys)
+    await setting.port.forget([(rule.name, rule.key_for(attributes)) for rule in named])

@@ -10,39 +10,102 @@ there is none of these, and nothing is allocated that the collector tracks. So t
 to every other thread, and the slow path, which sets `held` before it reads anything, never sees half of
 one. Where the interpreter gives no such promise there is no compiled path, and the lock decides. (A trace
 function written in Python, as debuggers have, is called between lines and breaks the promise too.)
+
+The lines stand here twice, once for one key and once for many: a call between them would end the promise.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
 
+from tidegate.core.columns import Decisions, HotDecisions
 from tidegate.core.decision import Decision, HotBinding, HotDecision
+from tidegate.core.keys import CallKey
 from tidegate.core.law import STEP_US
 from tidegate.core.level import Level
 from tidegate.core.outcome import Charge
+from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
 from tidegate.stores.memory import MemoryStore
+from tidegate.units import Number
 
-Hit = Callable[..., Decision]
+STEP_NS = STEP_US * 1_000
 
 HAS_GLOBAL_LOCK = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-def compiled_hit(store: MemoryStore, form: Charge, desk: TicketDesk, slow: Hit) -> Hit | None:
-    """A `hit` for a policy whose only charge has this form, or None if it has no fast twin here.
+class Compiled(NamedTuple):
+    """A rule's fast twins. `retire` makes all of them slow for good, for callers who kept one."""
 
-    `form` is the charge with key and cost still open; `slow` decides whatever is out
-    of the ordinary. Instants are the store's.
+    hit: Callable[..., Decision]
+    hit_many: Callable[[Iterable[tuple[CallKey, Number]]], Decisions]
+    retired: list[Callable[[], None]]
+
+    def retire(self) -> None:
+        """Leave every further decision to the slow path."""
+        for make_slow in self.retired:
+            make_slow()
+
+
+class Parts(NamedTuple):
+    """What the twins of one rule are made of. `law` is the one that a cell must be under."""
+
+    store: MemoryStore
+    bound: HotBinding
+    law: Level
+    slow: Callable[..., Any]
+
+
+def compiled(rule: Rule, store: object, desk: TicketDesk, slow: Callable[..., Decision]) -> Compiled | None:
+    """The fast twins of a policy of this only rule, or None if it has none on this store.
+
+    `slow` decides whatever is out of the ordinary, and every instant is the store's own.
     """
-    law = form.limit.law
-    if not HAS_GLOBAL_LOCK or not isinstance(law, Level) or form.mode != "enforce":
+    law = None if rule.limit is None else rule.limit.law
+    if not HAS_GLOBAL_LOCK or type(store) is not MemoryStore or not isinstance(law, Level):
         return None
-    cells, held = store.table(form.rule).cells, store.held
-    room, q, p = law.room, law.q, law.p
-    ticks_ns = store.ticks_ns
+    if rule.mode != "enforce" or len(rule.by) != 1 or rule.cost is not None or rule.overrides is not None:
+        return None
+    assert rule.limit is not None
+    form = Charge(rule.name, "", rule.limit, 0, rule.mode, rule.carry)
     bound = HotBinding(form, store.name, desk, store.offset_ns)
+    if rule.by == ("key",) and rule.matches is None:
+        parts = Parts(store, bound, law, slow)
+        (hit, make_slow), (hit_many, make_many_slow) = _compiled_hit(parts), _compiled_hit_many(parts)
+        return Compiled(hit, hit_many, [make_slow, make_many_slow])
+    hit_value, make_slow = _compiled_hit(Parts(store, bound, law, _unknown))
+    hit = _by_attribute(hit_value, rule, slow)
+    return Compiled(hit, lambda pairs: Decisions([hit(key, cost) for key, cost in pairs]), [make_slow])
+
+
+def _by_attribute(
+    hit_key: Callable[..., Decision | None], rule: Rule, slow: Callable[..., Decision]
+) -> Callable[..., Decision]:
+    """A `hit` whose key is one attribute of a mapping."""
+    (name,), matches = rule.by, rule.matches
+
+    def hit(key: Any, cost: Any = 1, *, caller: Hashable = None) -> Decision:
+        if type(key) is dict and (matches is None or matches(key)):
+            decision = hit_key(key.get(name), cost, caller=caller)
+            if decision is not None:
+                return decision
+        return slow(key, cost, caller=caller)
+
+    return hit
+
+
+def _unknown(key: object, cost: object = 1, *, caller: Hashable = None) -> Any:
+    """No decision: for a caller who knows a slow path of its own."""
+    return None
+
+
+def _compiled_hit(parts: Parts) -> tuple[Callable[..., Decision], Callable[[], None]]:
+    store, bound, law, slow = parts
+    cells, held, ticks_ns = store.table(bound.form.rule).cells, store.held, store.ticks_ns
+    room, q, p = law.room, law.q, law.p
+    ours: Level | None = law  # None once retired: then no cell is ours
     one, make = 1, HotDecision.__new__
 
     def hit(key: Any, cost: Any = 1, *, caller: Hashable = None) -> Decision:
@@ -59,7 +122,7 @@ def compiled_hit(store: MemoryStore, form: Charge, desk: TicketDesk, slow: Hit) 
             cell = cells[key]
         except KeyError:
             return slow(key, cost, caller=caller)
-        if held.by is not None or cell.law is not law:  # from here on: no call, no loop, no container
+        if held.by is not None or cell.law is not ours:  # from here on: no call, no loop, no container
             return slow(key, cost, caller=caller)
         level, at_ns = cell.level, cell.at_ns
         gone_us = (asked_ns - at_ns) // 1_000  # first the difference: small numbers divide faster
@@ -82,4 +145,58 @@ def compiled_hit(store: MemoryStore, form: Charge, desk: TicketDesk, slow: Hit) 
         decision._raw = (bound, key, cost, level, at_ns, busy_since_ns, given_back, gone_us, caller)
         return decision
 
-    return hit
+    def retire() -> None:
+        nonlocal ours
+        ours = None
+
+    return hit, retire
+
+
+def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable[[], None]]:
+    store, bound, law, slow = parts
+    cells, held, ticks_ns = store.table(bound.form.rule).cells, store.held, store.ticks_ns
+    room, q, p = law.room, law.q, law.p
+    ours: Level | None = law
+
+    def hit_many(pairs: Iterable[tuple[Any, Any]]) -> Decisions:
+        asked_ns = ticks_ns()  # one instant for all, for they are asked at once
+        verdicts: list[bool] = []
+        made: list[Any] = []
+        say, tell = verdicts.append, made.append
+        for key, cost in pairs:
+            cell = cells.get(key) if type(key) is str else None
+            if (
+                cell is None
+                or type(cost) is not int
+                or cost <= 0
+                or held.by is not None  # from here on, as above
+                or cell.law is not ours
+                or asked_ns - cell.at_ns < -STEP_NS
+            ):
+                decision = slow(key, cost)
+                say(decision.allowed)
+                tell(decision)
+                continue
+            level, at_ns = cell.level, cell.at_ns
+            gone_us = (asked_ns - at_ns) // 1_000
+            if gone_us > 0:
+                level -= p * gone_us
+                at_ns += gone_us * 1_000
+            if level > 0:
+                busy_since_ns, given_back = cell.busy_since_ns, cell.given_back
+            else:
+                level, busy_since_ns, given_back = 0, at_ns, 0
+            after = level + cost * q
+            allowed = after <= room
+            if allowed:
+                cell.level = level = after
+                cell.at_ns, cell.busy_since_ns, cell.given_back = at_ns, busy_since_ns, given_back
+            say(allowed)  # to here
+            tell((bound, key, cost, level, at_ns, busy_since_ns, given_back, gone_us, None))
+        return HotDecisions(verdicts, made)
+
+    def retire() -> None:
+        nonlocal ours
+        ours = None
+
+    return hit_many, retire

@@ -5,11 +5,14 @@ compiled path of `hot.py` does, and says why it may). A signal handler or finali
 own thread is deciding gets a StoreError, for waiting would be for ever. The lock is renewed in a forked
 child, where nobody could release it. No thread runs in the background.
 
-Room: at most `max_keys` keys are kept. Each new key looks at the two that were looked at longest ago and
-forgets those that have become fresh, which loses nothing, so the table stays near twice the keys that
-still matter. When it is full of live ones, "refuse" (the default) refuses new keys, which keeps every
-bound, and "forget" drops the one nearest to fresh among a few, which grants that key what it had spent.
-Both are counted.
+Room: at most `max_keys` keys are kept, over all rules. Each new key looks at the two of its rule that
+were looked at longest ago and forgets those that have become fresh, which loses nothing, so a table stays
+near twice the keys that still matter. When there is no room, a new key looks at a few in the largest
+table and in one more, by turns; if all of these are live, "refuse" (the default) refuses it, which keeps
+every bound, and "forget" drops the one nearest to fresh among them, which grants that key what it had
+spent: whoever can send many new keys can then reset others. Both are counted. The key of a rule that is
+only shadowed takes part where there is room, and never stands in the way. A debt is always kept, if need
+be above the bound.
 """
 
 from __future__ import annotations
@@ -18,16 +21,15 @@ import os
 import threading
 import warnings
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from tidegate.clock import Clock, SystemClock, ticks
 from tidegate.core.compose import Adjustment, adjust, decide, must_write
 from tidegate.core.keys import Key
-from tidegate.core.level import Level, LevelState
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError
+from tidegate.stores.table import Table
 
 WhenFull: TypeAlias = Literal["refuse", "forget"]
 
@@ -43,8 +45,6 @@ _FORKED_SAYS = (
 )
 
 R = TypeVar("R")
-
-NEVER = float("inf")
 
 
 class MemoryStats(NamedTuple):
@@ -84,6 +84,7 @@ class MemoryStore:
         self.lock = threading.Lock()
         self.held = Held()
         self._tables: dict[str, Table] = {}
+        self._turn = 0
         self._refused_for_room = 0
         self._forgotten_alive = 0
         _stores.add(self)
@@ -122,16 +123,13 @@ class MemoryStore:
         tables = [self.table(charge.rule) for charge in charges]
         stored = [table.state(charge.key) for table, charge in zip(tables, charges, strict=True)]
         outcomes = decide(charges, stored, now_us, take=take)
-        new = [o.mode for o, state in zip(outcomes, stored, strict=True) if o.charged and state is None]
-        if new and not self._has_room(len(new), charges, now_us):
-            enforced = new.count("enforce")
-            if enforced and not self._has_room(enforced, charges, now_us):
-                self._refused_for_room += 1
-                return self._without_room(charges, stored, now_us)
-            outcomes = _without_shadows(outcomes, stored)
+        if None in stored:
+            outcomes = self._as_room_allows(charges, stored, outcomes, now_us, take)
         for table, outcome, state in zip(tables, outcomes, stored, strict=True):
-            if must_write(outcome, state):
-                table.keep(outcome.charge.key, outcome.state, now_us)
+            if must_write(outcome, state) or (state is not None and state.law is not outcome.limit.law):
+                if state is None:
+                    table.look(LOOKED_AT_EACH_TIME, now_us)
+                table.keep(outcome.charge.key, outcome.state)
         return outcomes
 
     def _adjust(self, adjustments: Sequence[Adjustment], now_us: int | None) -> list[int]:
@@ -142,8 +140,10 @@ class MemoryStore:
             table, key = self.table(adjustment.charge.rule), adjustment.charge.key
             stored = table.state(key)
             units, state = adjust(adjustment, stored, now_us)
-            if units:  # what is owed is kept even where there is no room: nothing is forgiven
-                table.keep(key, state, now_us)
+            if units:
+                if stored is None:  # a debt: kept even where there is no room, for nothing is forgiven
+                    self._has_room([adjustment.charge], 1, now_us, take=True)
+                table.keep(key, state)
             changes.append(units)
         return changes
 
@@ -172,27 +172,63 @@ class MemoryStore:
     def _keys(self) -> int:
         return sum(len(table.cells) for table in self._tables.values())
 
-    def _has_room(self, count: int, charges: Sequence[Charge], now_us: int) -> bool:
-        """Whether `count` new keys may be kept, after forgetting others than those of the request itself."""
-        over = self._keys() + count - self.max_keys
-        spared = {charge.rule: charge.key for charge in charges}
-        while over > 0:
-            rule, largest = max(self._tables.items(), key=lambda named: len(named[1].cells))
-            drop_alive = self.when_full == "forget"
-            forgotten, alive = largest.give_way(now_us, spared.get(rule), drop_alive=drop_alive)
-            self._forgotten_alive += alive
-            over -= forgotten
-            if not forgotten:
-                return False
-        return True
+    def _as_room_allows(
+        self,
+        charges: Sequence[Charge],
+        stored: Sequence[Any],
+        outcomes: list[Outcome],
+        now_us: int,
+        take: bool,
+    ) -> list[Outcome]:
+        """The outcomes as they are, or without the new keys that there is no room for.
 
-    def _without_room(self, charges: Sequence[Charge], stored: Sequence[Any], now_us: int) -> list[Outcome]:
-        """The refusal of a request whose new keys have no room; its hint is a guess."""
-        outcomes = decide(charges, stored, now_us, take=False)
+        A request is refused if an enforced rule's key has no room; its hint is a guess.
+        """
+        if not all(outcome.allowed for outcome in outcomes if outcome.mode == "enforce"):
+            return outcomes  # refused anyway
+        new = [
+            outcome.mode
+            for outcome, state in zip(outcomes, stored, strict=True)
+            if state is None and outcome.allowed and outcome.charge.cost
+        ]
+        if self._has_room(charges, len(new), now_us, take):
+            return outcomes
+        self._refused_for_room += take
+        if self._has_room(charges, new.count("enforce"), now_us, take):
+            return [
+                o._replace(charged=False) if state is None and o.mode == "shadow" else o
+                for o, state in zip(outcomes, stored, strict=True)
+            ]
         return [
             o._replace(allowed=False, delay_us=FULL_RETRY_US) if state is None and o.mode == "enforce" else o
-            for o, state in zip(outcomes, stored, strict=True)
+            for o, state in zip(decide(charges, stored, now_us, take=False), stored, strict=True)
         ]
+
+    def _has_room(self, charges: Sequence[Charge], count: int, now_us: int, take: bool) -> bool:
+        """Whether `count` new keys may be kept, after forgetting others than those of these charges."""
+        over = self._keys() + count - self.max_keys
+        if over <= 0 or not count:
+            return True
+        if self.when_full == "forget" and not take:
+            return True
+        own = {charge.rule: charge.key for charge in charges}
+        largest_first = sorted(self._tables, key=lambda rule: -len(self._tables[rule].cells))
+        self._turn += 1
+        for rule in (largest_first[0], largest_first[self._turn % len(largest_first)]):
+            table, spare = self._tables[rule], own.get(rule)
+            while over > 0 and (forgotten := table.look(LOOKED_AT_WHEN_FULL, now_us, spare)):
+                over -= forgotten
+        if self.when_full == "forget":
+            over = self._drop(over, largest_first, own, now_us)
+        return over <= 0
+
+    def _drop(self, over: int, largest_first: Sequence[str], own: dict[str, Key], now_us: int) -> int:
+        """Drop live keys until none is over, the largest table's first; how many are over still."""
+        for rule in largest_first:
+            while over > 0 and self._tables[rule].drop_nearest(LOOKED_AT_WHEN_FULL, now_us, own.get(rule)):
+                self._forgotten_alive += 1
+                over -= 1
+        return over
 
     def _after_fork(self) -> None:
         # As the standard library does for its own locks: nobody in this process could release it.
@@ -209,30 +245,6 @@ class MemoryStore:
         return f"MemoryStore(max_keys={self.max_keys}, when_full={self.when_full!r})"
 
 
-class LevelCell:
-    """A LevelState in place, so that the compiled path replaces numbers and creates nothing.
-
-    Its instants are kept in nanoseconds of the clock's ticks, whole microseconds of the clock each.
-    """
-
-    __slots__ = ("at_ns", "busy_since_ns", "given_back", "law", "level")
-
-    def __init__(self) -> None:
-        self.law: Level | None = None
-        self.level = self.at_ns = self.busy_since_ns = self.given_back = 0
-
-    def put(self, state: LevelState, offset_ns: int) -> None:
-        """Hold this state."""
-        self.level, at_us, busy_since_us, self.given_back, self.law = state
-        self.at_ns, self.busy_since_ns = at_us * 1_000 - offset_ns, busy_since_us * 1_000 - offset_ns
-
-    def state(self, offset_ns: int) -> LevelState:
-        """The state that is held."""
-        assert self.law is not None
-        at_us, busy_since_us = (self.at_ns + offset_ns) // 1_000, (self.busy_since_ns + offset_ns) // 1_000
-        return LevelState(self.level, at_us, busy_since_us, self.given_back, self.law)
-
-
 class Held:
     """Which thread is inside the slow path: None if none is, FORKED in a child that has not asked yet."""
 
@@ -240,79 +252,6 @@ class Held:
 
     def __init__(self) -> None:
         self.by: int | None = None
-
-
-class Table:
-    """The states of one rule, and the order in which they are looked at. Levels are held in cells."""
-
-    __slots__ = ("cells", "hand", "offset_ns")
-
-    def __init__(self, offset_ns: int) -> None:
-        self.offset_ns = offset_ns
-        self.cells: dict[Key, Any] = {}
-        self.hand: deque[Key] = deque()
-
-    def state(self, key: Key) -> Any:
-        """The stored state, None if there is none."""
-        cell = self.cells.get(key)
-        return cell.state(self.offset_ns) if type(cell) is LevelCell else cell
-
-    def keep(self, key: Key, state: Any, now_us: int) -> None:
-        """Store a state. For a new key, look at the keys that were looked at longest ago."""
-        is_new = key not in self.cells
-        self._put(key, state)
-        if is_new:
-            for _ in range(min(len(self.hand), LOOKED_AT_EACH_TIME)):
-                looked_at = self.hand.popleft()
-                if self._fresh_in_us(looked_at, now_us) == 0:
-                    del self.cells[looked_at]
-                else:
-                    self.hand.append(looked_at)
-            self.hand.append(key)
-
-    def freshen(self, key: Key) -> None:
-        """Make a key fresh; it is forgotten when it is looked at."""
-        state = self.state(key)
-        if state is not None:
-            self._put(key, state.law.advance(None, state.at_us))
-
-    def give_way(self, now_us: int, spared: Key | None, *, drop_alive: bool) -> tuple[int, int]:
-        """Look at a few keys and forget the fresh ones; if none is, and it is allowed, the nearest to fresh.
-
-        One key may be spared. Returns how many were forgotten, and how many of them alive.
-        """
-        looked_at = [self.hand.popleft() for _ in range(min(len(self.hand), LOOKED_AT_WHEN_FULL))]
-        fresh_in_us = {key: self._fresh_in_us(key, now_us) for key in looked_at if key != spared}
-        gone = [key for key, us in fresh_in_us.items() if us == 0]
-        alive = 0
-        if not gone and drop_alive and fresh_in_us:
-            gone, alive = [min(fresh_in_us, key=fresh_in_us.__getitem__)], 1
-        for key in gone:
-            del self.cells[key]
-        self.hand.extend(key for key in looked_at if key in self.cells)
-        return len(gone), alive
-
-    def _put(self, key: Key, state: Any) -> None:
-        cell = self.cells.get(key)
-        if not isinstance(state, LevelState):
-            self.cells[key] = state
-            return
-        if type(cell) is not LevelCell:
-            cell = self.cells[key] = LevelCell()
-        cell.put(state, self.offset_ns)
-
-    def _fresh_in_us(self, key: Key, now_us: int) -> float:
-        state = self.state(key)
-        us = state.law.reset_after_us(state.law.advance(state, now_us), now_us)
-        return NEVER if us is None else us
-
-
-def _without_shadows(outcomes: Sequence[Outcome], stored: Sequence[Any]) -> list[Outcome]:
-    """The same, but nothing is kept for the new keys of shadow rules, for which there is no room."""
-    return [
-        o._replace(charged=False) if state is None and o.mode == "shadow" else o
-        for o, state in zip(outcomes, stored, strict=True)
-    ]
 
 
 _stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
