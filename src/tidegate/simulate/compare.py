@@ -62,7 +62,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Servers:
-    """One client whose requests are spread over several servers by chance: what all of them admit together."""
+    """One client whose requests are spread over several servers by chance: what these admit together."""
 
     servers: int
     sent: int
@@ -168,7 +168,7 @@ def most_within(instants_us: Sequence[int], length_us: int) -> int:
 
 
 def spread(limit: Limit, traffic: Traffic, servers: int, *, seed: int = 1) -> Servers:
-    """Send one client's traffic to servers picked by chance: with a memory in each, and with one store for all."""
+    """Send one client's traffic to servers picked by chance: a memory in each, then one store for all."""
     if servers < 1:
         raise LimitError(f"servers is {servers}; write at least 1")
     clock = ManualClock()

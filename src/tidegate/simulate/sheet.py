@@ -13,7 +13,7 @@ from tidegate.core.figures import most_leaving_in
 from tidegate.core.typeset import GAP, number, paragraph, span, table
 from tidegate.simulate.compare import Comparison, Passage, Scene
 
-_BARS = "▁▂▃▄▅▆▇█"
+BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = ".:-=+*#@"
 _CHART_LEAST = 12
 _CHART_MOST = 60
@@ -23,13 +23,13 @@ def text(comparison: Comparison, *, width: int = 80, plain: bool = False) -> str
     """The comparison for a terminal of that width; `plain` keeps to ASCII."""
     window = span(comparison.window_us)
     opening = (
-        f"Capacity {comparison.capacity:,}, rate {comparison.rate}, windows of {window}: in the long run every "
-        'algorithm lets the same through. Requests cost 1. "worst 1 s" is the most work that began in any '
-        f'one second, "{_worst(comparison)}" in any {window}.'
+        f"Capacity {comparison.capacity:,}, rate {comparison.rate}, windows of {window}: in the long run "
+        'every algorithm lets the same through. Requests cost 1. "worst 1 s" is the most work that began '
+        f'in any one second, "{_worst(comparison)}" in any {window}.'
     )
     lines = paragraph(opening, width)
     for scene in comparison.scenes:
-        lines += ["", *_scene_lines(scene, comparison, width, _PLAIN_BARS if plain else _BARS)]
+        lines += ["", *_scene_lines(scene, comparison, width, _PLAIN_BARS if plain else BARS)]
     lines += ["", *_keeping_lines(comparison, width)]
     lines += ["", *paragraph(_spread_words(comparison), width)]
     lines += ["", *_choice_lines(comparison, width)]
@@ -144,9 +144,9 @@ def _spread_words(comparison: Comparison) -> str:
     shown = comparison.servers
     servers = f"{shown.servers:,} servers" if shown.servers != 1 else "one server"
     return (
-        f"The script again, its {shown.sent:,} requests spread over {servers} by chance. A TokenBucket in the "
-        f"memory of each: {shown.apart:,} admitted together. One store for all: {shown.together:,}, of at most "
-        f"{number(shown.bound)} that the limit promises for {span(shown.watched_us)}."
+        f"The script again, its {shown.sent:,} requests spread over {servers} by chance. A TokenBucket in "
+        f"the memory of each: {shown.apart:,} admitted together. One store for all: {shown.together:,}, of "
+        f"at most {number(shown.bound)} that the limit promises for {span(shown.watched_us)}."
     )
 
 

@@ -1,6 +1,7 @@
 """Kinds of traffic, as the instants at which requests of cost 1 arrive.
 
-Sizes follow the limit that the traffic is shown to; nothing here knows an algorithm. Arrivals are whole microseconds from the start, in order.
+Sizes follow the limit that the traffic is shown to; nothing here knows an algorithm. Arrivals are whole
+microseconds from the start, in order.
 """
 
 from __future__ import annotations

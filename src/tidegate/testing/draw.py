@@ -36,6 +36,7 @@ _RATES = ("0/s", "1/s", "5/s", "1/3s", "7/min", "300 per 5 min", "0.5/s", "1000/
 _WINDOWS = ("1s", "10s", "1min", "10min", "1500ms")
 _CALENDAR = ("10s", "1min", "1h", "day", "week", "month")
 _ZONES = ("UTC", "Europe/Berlin", "Asia/Kolkata")
+_PLAIN = {"cost": None, "mode": "enforce", "give_back": "bounded", "max_debt": None, "carry": "strict"}
 _BY: tuple[tuple[str, ...], ...] = (("a",), ("b",), ("a", "b"), ())
 
 
@@ -53,7 +54,7 @@ class Step(NamedTuple):
     def __str__(self) -> str:
         at = f"{self.number}: at {seconds(self.at_us - START_US):.6f} s {self.op}"
         if self.op == "change":
-            return f"{at} to {list(self.rules)!r}"
+            return f"{at}: now {'; '.join(map(rule_text, self.rules))}"
         if self.op in ("refund", "settle"):
             return f"{at} step {self.of}, cost {decimal_text(self.cost)}"
         key = " ".join(f"{name}={value}" for name, value in self.attributes)
@@ -66,6 +67,15 @@ class Trace:
 
     rules: tuple[Rule, ...]
     steps: tuple[Step, ...]
+
+
+def rule_text(rule: Rule) -> str:
+    """A rule in short: what differs from a plain one."""
+    said = [f"{rule.name}: {rule.limit!r} by {list(rule.by)}"]
+    for name, plain in _PLAIN.items():
+        value = getattr(rule, name)
+        said += [] if value == plain else [f"{name} {value}"]
+    return ", ".join(said)
 
 
 def draw(random: Random) -> Trace:

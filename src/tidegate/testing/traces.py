@@ -21,7 +21,7 @@ from tidegate.errors import TidegateError
 from tidegate.limiter import Limiter, Reservation
 from tidegate.stores.base import Store
 from tidegate.testing.clock import ManualClock
-from tidegate.testing.draw import Step, Trace, draw
+from tidegate.testing.draw import Step, Trace, draw, rule_text
 from tidegate.testing.reference import ReferenceStore
 from tidegate.testing.report import Difference, Report
 from tidegate.units import US_PER_S, decimal_text
@@ -171,7 +171,7 @@ class _Player:
 
 def _told(apart: _Apart, seed: int, number: int) -> Difference:
     steps = apart.trace.steps
-    rules = [f"rule {rule!r}" for rule in apart.trace.rules]
+    rules = [rule_text(rule) for rule in apart.trace.rules]
     return Difference(
         where=f"trace {number} of seed {seed}, {len(steps)} step{'' if len(steps) == 1 else 's'} of it",
         steps=(*rules, *(str(step) for step in steps)),
