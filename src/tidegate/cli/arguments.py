@@ -187,8 +187,8 @@ def _compare(command: Callable[..., Any]) -> None:
         "compare",
         on_limits.compare,
         "run the same traffic through every algorithm, in virtual time",
-        "An app that starts, a script at full speed, and bursts at the boundaries of windows: what each "
-        "algorithm admits, what the backend sees at worst, who waits, what a key weighs, and which is for whom.",
+        "An app that starts, a script at full speed, and bursts at windows' boundaries: what each algorithm "
+        "admits, what the backend sees at worst, who waits, what a key weighs, and which is for whom.",
         "",
         "--capacity 50 --rate 10/s",
     )
