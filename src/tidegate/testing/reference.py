@@ -31,8 +31,10 @@ class ReferenceStore:
         """Decide all-or-nothing; an outcome for each charge, in order."""
         stored = [self._states.get((charge.rule, charge.key)) for charge in charges]
         outcomes = decide(charges, stored, _told(now_us), take=take)
+        if take and None in stored:  # a store that still had the fresh key may have moved it to this instant
+            self.forgets_before_us = max(self.forgets_before_us, _told(now_us))
         for outcome, state in zip(outcomes, stored, strict=True):
-            if must_write(outcome, state):
+            if take and must_write(outcome, state):
                 self._states[outcome.rule, outcome.charge.key] = outcome.state
         return outcomes
 
@@ -58,8 +60,8 @@ class ReferenceStore:
         """Drop what has become fresh by now, and remember when it did."""
         for place, state in list(self._states.items()):
             left_us = state.law.reset_after_us(state, state.at_us)
-            if left_us is not None and state.at_us + left_us <= now_us:
-                self.forgets_before_us = max(self.forgets_before_us, state.at_us + left_us)
+            if left_us == 0 or (left_us is not None and state.at_us + left_us <= now_us):
+                self.forgets_before_us = max(self.forgets_before_us, state.at_us + (left_us or 1))
                 del self._states[place]
 
     def close(self) -> None:
