@@ -141,6 +141,19 @@ def _of_levels() -> list[Json]:
             [many(1000, 10, 10), no(0), yes(3, 3, left=0), yes(1000, 10, left=0), no(1000, retry=1)],
         ),
         case(
+            "seconds and microseconds are one whole number",
+            "Readings of 999 us, 1000 us, 99999 us and 100000 us of a second are 1, 98999 and 1 us apart.",
+            ["C032"],
+            bucket(1000, "1000000/s"),
+            [
+                yes("1234567.000999", 1000),
+                yes("1234567.001", 1, left=0),
+                yes("1234567.001", "0", left=0),
+                yes("1234567.099999", 1000, left=0),
+                no("1234567.1", 2, left=1, retry="0.000001"),
+            ],
+        ),
+        case(
             "a leap of ten years",
             "The bucket is full, and not fuller.",
             [],

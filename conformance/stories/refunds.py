@@ -273,6 +273,27 @@ def _windows() -> list[Json]:
             fixed(5, "10s"),
             [yes(0, 5), refund("9.9", 0, 2, returned=2), refund("9.9", 0, 5, returned=3), many("9.9", 6, 5)],
         ),
+        *(
+            case(
+                f"not after the clock stepped far back: {name}",
+                "What was counted is kept, and decisions from before can no longer give it back.",
+                [],
+                limit,
+                [
+                    yes(1000, 4),
+                    yes(0, 3, left=3),
+                    refund(1, 0, 4, returned=0),
+                    peek(1, left=3),
+                    refund(1, 1, 3, returned=3),
+                    peek(1, left=6),
+                ],
+            )
+            for name, limit in (
+                ("fixed window", fixed(10, "1day")),
+                ("sliding window", sliding(10, "1day")),
+                ("sliding log", log(10, "1day")),
+            )
+        ),
         case(
             "a log gives back its own entry",
             "While it counts, all of it; then nothing.",
@@ -286,17 +307,6 @@ def _windows() -> list[Json]:
                 peek(5, left=2),
                 refund(11, 1, 3, returned=0),
                 peek(11, left=5),
-            ],
-        ),
-        case(
-            "a log gives back whole tokens",
-            "As it takes them.",
-            [],
-            log(5, "10s"),
-            [
-                yes(0, 2),
-                {"op": "refund", "at_us": 0, "step": 0, "cost": "0.5", "error": True},
-                peek(0, left=3),
             ],
         ),
         case(

@@ -68,7 +68,9 @@ def log(limit: Any, window: str) -> Json:
 
 
 def fixed(limit: Any, window: str, zone: str = "UTC") -> Json:
-    return {"algorithm": "fixed_window", "limit": str(limit), "window": window, "zone": zone}
+    return {"algorithm": "fixed_window", "limit": str(limit), "window": window} | (
+        {"zone": zone} if zone != "UTC" else {}
+    )
 
 
 def sliding(limit: Any, window: str) -> Json:

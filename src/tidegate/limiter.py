@@ -71,7 +71,7 @@ class _LimiterBase:
         store: Store | str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if clock is not None and not callable(getattr(clock, "now_us", None)):
+        if clock is not None and (isinstance(clock, type) or not hasattr(clock, "now_us")):
             raise StoreError(f"clock is {clock!r}; give one with now_us(), for instance ManualClock()")
         self._given_clock = clock
         self._owns_store = store is None or isinstance(store, str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,11 @@ def damaged_data(draw: st.DrawFn) -> Any:
             continue
         how = draw(st.sampled_from(["delete", "rename", "replace", "repeat"]))
         if how == "replace":
-            parent[last] = draw(VALUES)
+            parent[last] = deepcopy(draw(VALUES))
         elif how == "delete":
             del parent[last]
         elif isinstance(parent, list):
-            parent.append(parent[last])
+            parent.append(deepcopy(parent[last]))
         else:
             name = draw(st.sampled_from(list(parent)) | st.text(max_size=6) | st.just(f"{last}s"))
             parent[name] = parent.pop(last) if how == "rename" else parent[last]

@@ -53,6 +53,7 @@ SYNTAX = [
         "nothing is filled in here, and YAML reads the { of ${...} as a table; write the value itself",
     ),
     ("a: \x01\n", 1, "the invisible character U+0001 is not allowed; delete it"),
+    ("a: 1\nb: x\u2028y\n", 2, "the character U+2028 ends a line for some YAML readers only; delete it"),
     ("a: 1\n---\nb: 1\n", 2, "a second document begins here (---); a configuration is one document"),
 ]
 
@@ -77,6 +78,8 @@ FAULTS = [
     ("5: a\n", 1, (), 'the key 5 is a number; a key is text, so write "5" in quotes'),
     ("true: a\n", 1, (), 'the key true is a boolean; a key is text, so write "true" in quotes'),
     ("~: a\n", 1, (), 'the key ~ is no text; a key is text, so write "~" in quotes'),
+    ("!x a: b\n", 1, (), "the tag !x is not used here; remove it"),
+    ("&x a: 1\n*x : 2\n", 2, (), "the key 'a' is written twice, first on line 1; keep one of them"),
     ("on: a\n", 1, (), 'on means true to some YAML readers and is text to others; write true, or "on"'),
     ("? [a]\n: b\n", 1, (), "a table, a list or a number stands where a key should be; a key is one text"),
     (
@@ -144,6 +147,14 @@ def test_every_value_has_its_line():
     assert document.top.find(("a", "b", "missing")) == (2, ("a", "b"))
 
 
+def test_a_key_may_be_named_and_used_again():
+    """An anchor at a key names its text."""
+    document = read("&x a: 1\nb: *x\n")
+    assert document.top is not None
+
+    assert (document.faults, document.top.value) == ((), {"a": 1, "b": "a"})
+
+
 def test_aliases_cannot_blow_up():
     """Nine lines that mean a thousand million values are refused, and quickly."""
     names = "abcdefghi"
@@ -173,7 +184,7 @@ def test_nothing_is_nothing(text: str):
     assert document.top is None or document.top.value is None
 
 
-CORPUS = [text for text, *_ in SYNTAX] + [text for text, *_ in FAULTS]
+CORPUS = [text for text, *_ in SYNTAX if "\u2028" not in text] + [text for text, *_ in FAULTS]
 CORPUS += [path.read_text() for path in sorted(EXAMPLES.glob("*.yaml"))]
 
 

@@ -232,6 +232,15 @@ def test_every_bad_entry_of_a_table_is_listed(tmp_path: Path):
     ]
 
 
+def test_a_policy_has_a_thousand_rules_at_most(tmp_path: Path):
+    """More rules than a policy can hold are one problem of the list."""
+    rules = "".join(f"  - {{name: r{number}, mode: bypass}}\n" for number in range(1001))
+
+    assert said(tmp_path, f"version: 1\nrules:\n{rules}") == [
+        "policy.yaml:2: rules: there are 1001 rules; the most is 1000"
+    ]
+
+
 def test_clashing_names_are_told_with_both_lines(tmp_path: Path):
     """Two rules of one name are an error that names the lines of both, even beside other errors."""
     second = "  - name: organization\n    limit: {algorithm: token_bucket, capacity: 0, rate: 5/s}\n"

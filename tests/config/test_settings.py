@@ -161,6 +161,31 @@ PROBLEMS = [
         ),
     ),
     (
+        "server: {host: {env: SECRET}}",
+        (
+            "server.host: host is read from the environment variable SECRET, which holds no host name "
+            "and no address"
+        ),
+    ),
+    (
+        "server: {token: {env: yes}}",
+        'server.token.env: yes means true to some YAML readers and is text to others; write true, or "yes"',
+    ),
+    (
+        "server: {token: 010}",
+        (
+            "server.token: 010 is counted in tens or in eights, by its first zero; write 10 or 8, "
+            'or "010" if text is meant'
+        ),
+    ),
+    (
+        "attributes: {org: {templates: /users}}",
+        (
+            'attributes.org.templates: templates is "/users"; write a list of route templates, '
+            'for instance ["GET /users/{id}"]'
+        ),
+    ),
+    (
         "server: {port: 80800}",
         (
             "server.port: port is 80800; write a whole number from 0 to 65535, for instance port: "

@@ -1,8 +1,8 @@
 """Several limits on one request: all of them admit it, or nothing changes in any.
 
 A refusal names, of the limits that refuse, the one that frees last (never is last of all; ties: the
-first). An admission names the limit with the fewest such requests left (ties: the first; a limit
-that is charged nothing has no fewest). The wait of an admission is the longest of the single ones.
+first). An admission names the limit with the fewest such requests left (ties: the first); a limit that
+is charged nothing binds only where all are, by what is left. An admission waits for the longest wait.
 """
 
 from __future__ import annotations
@@ -103,9 +103,10 @@ class Layered:
         )
 
 
-def _requests_left(outcome: Answer, cost: Fraction) -> float:
+def _requests_left(outcome: Answer, cost: Fraction) -> tuple[bool, int]:
+    """How many such requests still pass; a limit that is charged nothing comes last, by what it has left."""
     thousandths = max(0, floor(outcome.balance * 1000))
-    return thousandths // (cost * 1000) if cost else float("inf")
+    return (cost == 0, thousandths // int(cost * 1000) if cost else thousandths)
 
 
 def _frees_at(outcome: Answer) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from tests.oracle.carry import carried
 from tests.oracle.machine import Machine, Receipt
 from tests.oracle.reading import BadInput, duration_us, number
 
@@ -70,6 +71,18 @@ class Log(Machine):
                 kept.append((at_us, counted - returned if mine else counted, name))
         self.entries = kept
         return returned
+
+    def take_over(self, old: Machine, way: str) -> None:
+        """A log keeps the entries of a log where the level is kept; what strict adds counts from now on."""
+        if not isinstance(old, Log) or way not in {"strict", "keep_level"}:
+            super().take_over(old, way)
+            return
+        self.at_us, self.lag_us, self.entries = old.at_us, old.lag_us, old.entries
+        assert self.at_us is not None
+        self.pass_time(self.at_us)
+        owed = carried(way, self.used(), old.capacity, self.capacity) - self.used()
+        if owed:
+            self.add(owed)
 
     def hold(self, used: Fraction, at_us: int) -> None:
         self.at_us = at_us

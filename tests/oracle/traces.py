@@ -122,7 +122,9 @@ def random_limit(chance: random.Random, algorithm: str) -> dict[str, str]:
     if algorithm == "sliding_window":
         limit["limit"] = str(chance.choice([1, 2, 5, 10, 1000, 1_000_000]))
     if algorithm == "fixed_window" and chance.random() < 0.5:
-        limit |= {"window": chance.choice(CALENDAR), "zone": chance.choice(ZONES)}
+        limit["window"] = chance.choice(CALENDAR)
+        if limit["window"] not in {"minute", "hour"}:
+            limit["zone"] = chance.choice(ZONES)
     return limit
 
 

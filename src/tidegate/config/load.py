@@ -6,6 +6,7 @@ problem: file, line, path, what stands there, and what to write instead.
 
 from __future__ import annotations
 
+import json
 import os
 import textwrap
 from dataclasses import dataclass
@@ -181,18 +182,11 @@ def _content(path: Path, name: str) -> bytes:
 def _checked(document: Document, env: Mapping[str, str]) -> tuple[FileTable | None, list[Fault]]:
     faults, top = list(document.faults), document.top
     if top is None or top.value is None:
-        if not faults:
-            faults.append(
-                Fault(1, (), "the file is empty, and no rules would mean no limits; begin with version: 1")
-            )
-        return None, faults
+        message = "the file is empty, and no rules would mean no limits; begin with version: 1"
+        return None, faults or [Fault(1, (), message)]
     if not isinstance(top.value, dict):
-        faults.append(
-            Fault(
-                top.line, (), f"the file holds {shown(top.value)}; it is a table that begins with version: 1"
-            )
-        )
-        return None, faults
+        message = f"the file holds {shown(top.value)}; it is a table that begins with version: 1"
+        return None, [*faults, Fault(top.line, (), message)]
     stated, wrong = check(FileTable, top, env)
     faults += wrong
     faults += _clashes(top)
@@ -223,13 +217,8 @@ def _clashes(top: Node) -> list[Fault]:
         )
         faults.append(Fault(top.key_lines["rules"], ("rules",), message))
     if len(rules.value) > RULES_MOST:
-        faults.append(
-            Fault(
-                top.key_lines["rules"],
-                ("rules",),
-                f"there are {len(rules.value)} rules; the most is {RULES_MOST}",
-            )
-        )
+        message = f"there are {len(rules.value)} rules; the most is {RULES_MOST}"
+        faults.append(Fault(top.key_lines["rules"], ("rules",), message))
     return faults
 
 
@@ -243,41 +232,27 @@ def _doubts(stated: FileTable, top: Node, text: str) -> list[Fault]:
                 if name not in known:
                     close = nearest(name, known)
                     way_out = (
-                        f"did you mean {close!r}?"
-                        if close
-                        else "declare it, unless callers send it themselves"
+                        f"did you mean {close!r}?" if close else "declare it, if requests should have it"
                     )
                     line, at = top.find(("rules", index, part))
-                    doubts.append(
-                        Fault(line, at, f"the attribute {name!r} is not declared under attributes; {way_out}")
-                    )
+                    message = f"the attribute {name!r} is not declared under attributes; {way_out}"
+                    doubts.append(Fault(line, at, message))
     if not text.endswith("\n"):
-        doubts.append(
-            Fault(
-                text.count("\n") + 1,
-                (),
-                "the file does not end with a line break; a half-written file may look so",
-            )
-        )
+        message = "the file does not end with a line break; a half-written file may look so"
+        doubts.append(Fault(text.count("\n") + 1, (), message))
     return doubts
 
 
 def _problems(name: str, top: Node | None, faults: list[Fault]) -> tuple[Problem, ...]:
     """The faults in the order of their lines, each once, with their places as a reader would name them."""
     ordered = sorted(dict.fromkeys(faults), key=lambda fault: fault.line or 0)
-    problems = [
-        Problem(
-            name,
-            fault.line,
-            _path(fault.at, top),
-            textwrap.shorten(fault.message, MESSAGE_MAX, placeholder=" …"),
-        )
-        for fault in ordered[:PROBLEMS_MAX]
-    ]
+    problems = []
+    for fault in ordered[:PROBLEMS_MAX]:
+        message = textwrap.shorten(fault.message, MESSAGE_MAX, placeholder=" …")
+        problems.append(Problem(name, fault.line, _path(fault.at, top), message))
     if len(ordered) > PROBLEMS_MAX:
-        problems.append(
-            Problem(name, None, "", f"{len(ordered) - PROBLEMS_MAX} more problems; correct these first")
-        )
+        message = f"{len(ordered) - PROBLEMS_MAX} more problems; correct these first"
+        problems.append(Problem(name, None, "", message))
     return tuple(problems)
 
 
@@ -291,17 +266,14 @@ def _path(at: Location, top: Node | None) -> str:
         elif name.replace("-", "_").isidentifier():
             path += f".{name}" if path else name
         else:
-            path += f'["{name}"]'
+            path += f"[{json.dumps(name[:_PATH_NAME_MAX], ensure_ascii=False)}]"
     return path
 
 
 def _rule_name(top: Node | None, index: int) -> str | int:
     rules = top.value.get("rules") if top is not None and isinstance(top.value, dict) else None
-    names = (
-        [rule.get("name") if isinstance(rule, dict) else None for rule in rules]
-        if isinstance(rules, list)
-        else []
-    )
+    named = rules if isinstance(rules, list) else []
+    names = [rule.get("name") if isinstance(rule, dict) else None for rule in named]
     name = names[index] if index < len(names) else None
     if not isinstance(name, str) or not name.strip() or len(name) > _PATH_NAME_MAX:
         return index

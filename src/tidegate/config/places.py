@@ -12,6 +12,7 @@ This is the only file that imports PyYAML, and it uses its events alone: no cons
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -34,6 +35,7 @@ Location: TypeAlias = tuple[str | int, ...]
 DEPTH_MAX: Final = 32
 ALIASED_NODES_MAX: Final = 100_000
 
+_ODD_LINE_BREAK: Final = re.compile(r"[\u0085\u2028\u2029]")
 _FAST: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
@@ -93,6 +95,11 @@ class Document:
 
 def read(text: str) -> Document:
     """Read one YAML document. Faults are listed, never raised."""
+    broken = _ODD_LINE_BREAK.search(text)
+    if broken is not None:
+        line = text.count("\n", 0, broken.start()) + 1
+        message = f"the character U+{ord(broken[0]):04X} ends a line for some YAML readers only; delete it"
+        return Document(None, (Fault(line, (), message),))
     try:
         return _Composer(yaml.parse(text, Loader=_FAST)).document()
     except yaml.YAMLError:
@@ -220,6 +227,8 @@ class _Composer:
             )
             return None
         value = self._scalar(event, line, at)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = Node(value, line)
         if isinstance(value, str):
             return value
         if value is not UNREADABLE:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
@@ -215,10 +215,12 @@ def _value_at(top: Node, at: Location) -> object:
 
 
 def _surroundings(value: object, reading: Reading) -> Surroundings:
-    kind = reading.tables.get(id(value), Table)
-    examples = {
-        name: flow(field.examples[0]) if field.examples else "" for name, field in kind.model_fields.items()
-    }
+    return _surroundings_in(reading.tables.get(id(value), Table))
+
+
+@cache
+def _surroundings_in(kind: type[Table]) -> Surroundings:
+    examples = {name: flow(about.examples[0]) for name, about in kind.model_fields.items() if about.examples}
     return Surroundings(kind.called, examples, _elsewhere())
 
 

@@ -31,17 +31,21 @@ def decide(
     Two charges of one request must not name the same rule and key. The outcomes hold the states as they
     are afterwards; `written` says which of them a store must keep.
     """
-    seen = [current(charge, state, now_us) for charge, state in zip(charges, states, strict=True)]
-    fits = [
-        charge.limit.law.fits(state, charge.cost, charge.patience_us)
-        for charge, state in zip(charges, seen, strict=True)
-    ]
-    passes = take and all(fit for charge, fit in zip(charges, fits, strict=True) if charge.mode == "enforce")
+    seen = []
+    passes = take
+    for charge, stored in zip(charges, states, strict=True):
+        state = current(charge, stored, now_us)
+        fits = charge.limit.law.fits(state, charge.cost, charge.patience_us)
+        if not fits and charge.mode == "enforce":
+            passes = False
+        seen.append((charge, state, fits))
+    if not passes:
+        return [Outcome(charge, fits, False, state, now_us) for charge, state, fits in seen]
     outcomes = []
-    for charge, state, fit in zip(charges, seen, fits, strict=True):
-        charged = passes and fit and charge.cost > 0
+    for charge, state, fits in seen:
+        charged = fits and charge.cost > 0
         after = charge.limit.law.spend(state, charge.cost) if charged else state
-        outcomes.append(Outcome(charge, fit, charged, after, now_us))
+        outcomes.append(Outcome(charge, fits, charged, after, now_us))
     return outcomes
 
 

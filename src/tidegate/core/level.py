@@ -79,11 +79,12 @@ class Level:
         """Let time drain the level. A step back of the clock drains nothing; a long one moves `at` back."""
         if state is None:
             return LevelState(0, now_us, now_us, 0, self)
-        at_us = clock(state.at_us, now_us)
-        if at_us < state.at_us:  # moved back: what was taken before can no longer be refunded
-            return LevelState(state.level, at_us, at_us, 0, self)
-        level = drained(state.level, self.p, at_us - state.at_us)
-        return LevelState(level, at_us, state.busy_since_us, state.given_back, self)
+        level, at_us, busy_since_us, given_back, _ = state
+        if now_us >= at_us:
+            return LevelState(drained(level, self.p, now_us - at_us), now_us, busy_since_us, given_back, self)
+        if clock(at_us, now_us) == at_us:
+            return LevelState(level, at_us, busy_since_us, given_back, self)
+        return LevelState(level, now_us, now_us, 0, self)  # what was taken before cannot be refunded any more
 
     def fits(self, state: LevelState, cost: int, patience_us: int | None = None) -> bool:
         """Whether level + cost <= capacity, plus what drains while a patient caller waits (None: none)."""

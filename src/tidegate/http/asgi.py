@@ -109,6 +109,8 @@ class RateLimitMiddleware:
             wall_clock_s=wall_clock_s,
         )
         self._attributes, self._attributes_hook = attributes_setting(attributes, client)
+        self._key_is_address = self._attributes_hook is None and not self._attributes.names_key
+        self._proxy_header = self._attributes.client.header.encode("ascii")
         self._wanted = {name.encode("latin-1"): name for name in self._attributes.header_names}
         if not callable(cost):
             milli(cost)
@@ -140,12 +142,17 @@ class RateLimitMiddleware:
         if self._exempt is not None and await _result(self._exempt(scope)):
             return await self.app(scope, receive, send)
 
-        values = self._attributes.of(_request(scope, self._wanted))
-        if self._attributes_hook is not None:
-            values = added(values, await _result(self._attributes_hook(scope)))
+        asked: Any
+        if self._key_is_address and self._guard.address_is_enough():
+            asked = caller = self._address(scope)
+        else:
+            asked = self._attributes.of(_request(scope, self._wanted))
+            if self._attributes_hook is not None:
+                asked = added(asked, await _result(self._attributes_hook(scope)))
+            caller = asked["address"]
         cost = await _result(self._cost(scope)) if callable(self._cost) else self._cost
         verb = self._limiter.hit if self._charge is None else self._limiter.reserve
-        taken = verb(self._guard.key_for(values), cost, caller=values["address"])
+        taken = verb(asked, cost, caller=caller)
         if self._awaits:
             taken = await taken
         decision: Decision = taken if self._charge is None else taken.decision
@@ -166,6 +173,15 @@ class RateLimitMiddleware:
         if wait_us:
             await self._sleep(decision.wait)
         return await self.app(scope, receive, self._with_fields(decision, send))
+
+    def _address(self, scope: Scope) -> str | None:
+        """The client's address alone, for a policy that looks at nothing else."""
+        peer = scope.get("client")
+        lines: list[str] = []
+        if self._attributes.client.trusted:
+            name = self._proxy_header
+            lines = [value.decode("latin-1") for raw, value in scope["headers"] if raw.lower() == name]
+        return self._attributes.address(peer[0] if peer else None, lines)
 
     def _with_fields(self, decision: Decision, send: Send) -> Send:
         """`send`, putting the limit fields into the message that starts the response."""

@@ -67,7 +67,7 @@ class Attributes:
     {"path_segment": n} (1 is the first), {"host_label": n} (1 is the leftmost), {"templates": [...]} (the
     first route template that fits, else absent) or {"value": text}. With "digest": true the value is
     replaced by a digest, for what must not stand in a store, such as an API key.
-    `client` says how the address is found behind proxies.
+    `client` says how the address is found behind proxies. `names_key` tells whether a source is named "key".
     Raises PolicyError at construction for a source that cannot be read.
     """
 
@@ -85,17 +85,15 @@ class Attributes:
             if header:
                 names.add(header)
         self.header_names = frozenset(names)
+        self.names_key = "key" in (sources or {})
 
     def of(self, request: Request) -> dict[str, Value]:
         """The attributes of one request; absent ones are None."""
-        method, path, headers, peer, _ = request
+        method, path, headers, _, _ = request
         if 4 * len(path) > VALUE_BYTES_MAX or 4 * len(method) > VALUE_BYTES_MAX:
             method, path = shortened(method), shortened_path(path)
             request = request._replace(method=method, path=path)
-        client = self.client
-        if peer is not None:
-            peer = shortened(peer)  # a server may give a name instead of an address
-        address = client.of(peer, headers.get(client.header, ()) if client.trusted else ())
+        address = self.address(request.peer, headers.get(self.client.header, ()))
         values: dict[str, Value] = {
             "key": address,
             "address": address,
@@ -107,6 +105,12 @@ class Attributes:
         for name, reader in self._readers:
             values[name] = reader(request)
         return values
+
+    def address(self, peer: str | None, lines: Sequence[str]) -> str | None:
+        """The client's address or network, given the lines of the header that proxies write."""
+        if peer is not None and len(peer) > VALUE_BYTES_MAX // 4:  # no address is; a server may give a name
+            peer = shortened(peer)
+        return self.client.of(peer, lines)
 
 
 def shortened(text: str, bytes_max: int = VALUE_BYTES_MAX) -> str:

@@ -35,8 +35,9 @@ from tidegate.errors import PolicyError
 from tidegate.units import US_PER_S, header_seconds
 
 if TYPE_CHECKING:
-    from tidegate.core.decision import Decision, Outcome
+    from tidegate.core.decision import Decision
     from tidegate.core.limits import Limit
+    from tidegate.core.outcome import Outcome
 
 Draft: TypeAlias = Literal["draft-10", "draft-07", "draft-06", "draft-03", "off"]
 Legacy: TypeAlias = Literal["off", "seconds", "date"]
@@ -47,7 +48,7 @@ Form: TypeAlias = Callable[["Decision", "Outcome"], Pairs]
 RETRY_AFTER = "Retry-After"
 EXPOSE = "Access-Control-Expose-Headers"
 POLICIES_MAX = 16  # a header block has room for so many; the binding one is always shown
-INTEGER_MAX = 999_999_999_999_999  # the largest integer of a structured field
+INTEGER_MAX = 999_999_999_999_999  # the largest integer of a structured field; no time comes near it
 _CACHED_MAX = 1024
 
 
@@ -214,9 +215,9 @@ def _form(names: Names, say: Callable[[int], str] | None = None) -> Form:
 
     def items(decision: Decision, binding: Outcome) -> Pairs:
         said_us = binding.reset_after_us if decision.allowed else binding.retry_after_us
-        text = f'"{_escaped(binding.rule)}";{remaining}={_bounded(binding.remaining)}'
+        text = f'"{_escaped(binding.charge.rule)}";{remaining}={_bounded(binding.remaining)}'
         if said_us:
-            text += f";{reset}={_bounded(header_seconds(said_us))}"
+            text = f"{text};{reset}={header_seconds(said_us)}"
         return [(policy, listing(decision, binding)), (state, text)]
 
     def dictionary(decision: Decision, binding: Outcome) -> Pairs:
@@ -251,7 +252,7 @@ def _reset_us(decision: Decision, binding: Outcome) -> int | None:
 
 
 def _as_seconds(after_us: int) -> str:
-    return str(_bounded(header_seconds(after_us)))
+    return str(header_seconds(after_us))
 
 
 def _as_date(wall_clock_s: Callable[[], float]) -> Callable[[int], str]:
@@ -268,13 +269,14 @@ def _policies(names: Names) -> Callable[[Decision, Outcome], str]:
     kept: dict[tuple[str, int], tuple[Limit, str]] = {}
 
     def text(outcome: Outcome) -> str:
-        limit = outcome.limit
-        place = (outcome.rule, id(limit))
+        charge = outcome.charge
+        limit = charge.limit
+        place = (charge.rule, id(limit))
         entry = kept.get(place)
         if entry is None:
             if len(kept) >= _CACHED_MAX:
                 kept.clear()
-            entry = kept[place] = (limit, _policy_item(names, outcome.rule, limit))
+            entry = kept[place] = (limit, _policy_item(names, charge.rule, limit))
         return entry[1]
 
     def listing(decision: Decision, binding: Outcome) -> str:

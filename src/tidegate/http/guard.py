@@ -54,16 +54,15 @@ class Guard:
         self.names = frozenset((*field_names(draft, legacy), *(name for name, _ in self._exposed)))
         self.hold_us_max = 0 if hold_max == 0 else duration_us(hold_max, "hold_max")
 
-    def key_for(self, values: dict[str, Any]) -> Any:
-        """What to ask the limiter with: all attributes, or the key alone where the policy looks at nothing else.
+    def address_is_enough(self) -> bool:
+        """Whether the policy, as it now is, asks for nothing but a key that is the client's address.
 
-        The two mean the same; the key alone is what a limiter decides fastest.
+        Then the limiter is asked with the plain address, which means the same and is much the fastest.
         """
         policy = self._limiter.policy
         if policy is not self._policy:
             self._policy, self._by_key_alone = policy, _looks_at_key_alone(policy)
-        key = values["key"]
-        return key if self._by_key_alone and type(key) is str and key.strip() else values
+        return self._by_key_alone
 
     def hold_us(self, decision: Decision) -> int:
         """How long the request is to be held before it runs: 0 unless a queue admitted it."""

@@ -85,9 +85,11 @@ class ClientAddress:
         None where there is no address: a peer on a UNIX socket that is not a trusted proxy, or one
         that says nothing. A peer that is no address but a name (a test client) is its own client.
         """
-        if not self._names_proxy(peer) or not lines:
+        if peer is not None and not peer.strip():
+            peer = None
+        if not self.trusted or not lines or not self._names_proxy(peer):
             return self._name(peer) if peer else None
-        client = peer or None
+        client = peer
         for hop in self._hops(lines):
             client = hop
             if not self._names_proxy(hop):
@@ -108,8 +110,6 @@ class ClientAddress:
 
     def _names_proxy(self, hop: str | None) -> bool:
         """Whether this peer or entry is one of the trusted proxies."""
-        if not self.trusted:
-            return False
         if not hop:
             return self._unix
         address = _parsed(hop)

@@ -24,7 +24,8 @@ from tidegate.http.fields import RETRY_AFTER, Pairs, policy_name
 from tidegate.units import div_ceil, header_seconds
 
 if TYPE_CHECKING:
-    from tidegate.core.decision import Decision, Outcome
+    from tidegate.core.decision import Decision
+    from tidegate.core.outcome import Outcome
 
 CONTENT_TYPE = "application/problem+json"
 _TYPES = "https://iana.org/assignments/http-problem-types#"

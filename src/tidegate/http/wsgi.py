@@ -83,6 +83,8 @@ class RateLimitMiddleware:
             wall_clock_s=wall_clock_s,
         )
         self._attributes, self._attributes_hook = attributes_setting(attributes, client)
+        self._key_is_address = self._attributes_hook is None and not self._attributes.names_key
+        self._proxy_header = _environ_name(self._attributes.client.header)
         self._wanted = [(_environ_name(name), name) for name in self._attributes.header_names]
         if not callable(cost):
             milli(cost)
@@ -108,12 +110,20 @@ class RateLimitMiddleware:
         if self._exempt is not None and _plain("exempt", self._exempt(environ)):
             return self.app(environ, start_response)
 
-        values = self._attributes.of(_request(environ, self._wanted))
-        if self._attributes_hook is not None:
-            values = added(values, _plain("attributes", self._attributes_hook(environ)))
+        asked: Any
+        if self._key_is_address and self._guard.address_is_enough():
+            line = environ.get(self._proxy_header)
+            asked = caller = self._attributes.address(
+                environ.get("REMOTE_ADDR"), () if line is None else (line,)
+            )
+        else:
+            asked = self._attributes.of(_request(environ, self._wanted))
+            if self._attributes_hook is not None:
+                asked = added(asked, _plain("attributes", self._attributes_hook(environ)))
+            caller = asked["address"]
         cost = _plain("cost", self._cost(environ)) if callable(self._cost) else self._cost
         verb: Callable[..., Any] = self._limiter.hit if self._charge is None else self._limiter.reserve
-        taken = verb(self._guard.key_for(values), cost, caller=values["address"])
+        taken = verb(asked, cost, caller=caller)
         decision: Decision = taken if self._charge is None else taken.decision
         if marks is None:
             marks = environ[MARK] = {}
