@@ -189,7 +189,7 @@ class App:
         if client.trusted and client.trusts(request.peer):
             request = original(request, via)
         values = settings.attributes.of(request)
-        decision = self._decided(guard.key_for(values), 1, values["address"])
+        decision = self._decided(values, 1, values["address"])
         if not decision.allowed:
             status, pairs, body = guard.refused(decision)
             return _with_status(deny or status, pairs, body)
