@@ -246,7 +246,8 @@ class HotDecision(Decision):
             busy_since_us = (busy_since_ns + bound.offset_ns) // 1_000
             state = LevelState(level, at_us, busy_since_us, given_back, cast(Level, bound.form.limit.law))
             now_us = at_us + min(0, gone_us)
-            charge = bound.form._replace(key=key, cost=cost * MILLI)
+            form = bound.form
+            charge = Charge(form.rule, key, form.limit, cost * MILLI, form.mode, form.carry)
             self._outcomes = (Outcome(charge, self.allowed, self.allowed, state, now_us),)
             return self._outcomes
 

@@ -55,7 +55,7 @@ class Parts(NamedTuple):
     store: MemoryStore
     bound: HotBinding
     law: Level
-    slow: Callable[..., Any]
+    slow: Callable[..., Decision]
 
 
 def compiled(rule: Rule, store: object, desk: TicketDesk, slow: Callable[..., Decision]) -> Compiled | None:
