@@ -233,7 +233,7 @@ class SlidingLog(Limit):
         if size > LOG_LIMIT_MOST:
             raise LimitError(
                 f"limit is {shown(limit)}; a sliding log remembers every spend, so it is at most "
-                f"{LOG_LIMIT_MOST}. For more, use SlidingWindow, or TokenBucket.within for a bound in any period"
+                f"{LOG_LIMIT_MOST}. For more use SlidingWindow, or TokenBucket.within to bound any period"
             )
         us = _window_us(window)
         self._keep(
