@@ -113,6 +113,10 @@ class ClientAddress:
                     break
         return self._name(client) if client else None
 
+    def trusts(self, peer: str | None) -> bool:
+        """Whether a connection from this peer comes from one of the trusted proxies."""
+        return self._names_proxy(peer)
+
     def _hops(self, lines: Sequence[str]) -> Iterator[str]:
         """The valid hops from the right, ending before the first entry that is no address."""
         if self.header == "forwarded":
