@@ -42,7 +42,9 @@ LIMITS = [
 
 @pytest.mark.parametrize("way", WAYS[:-1])
 def test_a_limiter_with_an_embedded_store_says_why_it_does_not_travel(face, way):
-    """C129: pickling or deep-copying a limiter on the embedded store, before and after use, says what to do instead."""
+    """C129: pickling or deep-copying a limiter on the embedded store, before and after use, says what to do
+    instead.
+    """
     limiter = face(TokenBucket(10, "1/s"))
     thing = getattr(limiter, "limiter", limiter)
     for _ in range(2):
@@ -83,7 +85,16 @@ def test_decisions_travel(way, limit):
             twin = way(decision)
             assert twin == decision
             assert type(twin) is Decision
-            for name in ("allowed", "rule", "limit", "remaining", "balance", "retry_after", "reset_after", "wait"):
+            for name in (
+                "allowed",
+                "rule",
+                "limit",
+                "remaining",
+                "balance",
+                "retry_after",
+                "reset_after",
+                "wait",
+            ):
                 assert getattr(twin, name) == getattr(decision, name)
             for name in ("retry_hint_us", "retry_hint_s", "cost", "source", "outcomes"):
                 assert getattr(twin, name) == getattr(decision, name)
@@ -96,7 +107,9 @@ def test_decisions_travel(way, limit):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_policies_travel(way):
-    """C129: limits, rules and policies are equal after travelling, and a limiter made of them decides alike."""
+    """C129: limits, rules and policies are equal after travelling, and a limiter made of them decides
+    alike.
+    """
     policy = Policy(
         [
             Rule(limit.algorithm, limit, by=("key",), match={"plan": None}, overrides={"a": limit})

@@ -16,7 +16,9 @@ from tidegate.testing import ManualClock
 
 @pytest.mark.parametrize("kind", [AsyncLimiter, SlowAsyncLimiter])
 def test_one_limiter_in_three_runs(kind):
-    """C120: used from asyncio.run three times, with calls left over when a loop ends: time and balance carry over."""
+    """C120: used from asyncio.run three times, with calls left over when a loop ends: time and balance
+    carry over.
+    """
     clock = ManualClock()
     limiter = kind(TokenBucket(20, "20/s"), clock=clock)
 
@@ -36,7 +38,9 @@ def test_one_limiter_in_three_runs(kind):
 
 @pytest.mark.parametrize("kind", [AsyncLimiter, SlowAsyncLimiter])
 def test_two_loops_and_a_thread(kind):
-    """C121: 20 spends from each of two loops in threads and from a plain thread: exactly 10 of 60 come through."""
+    """C121: 20 spends from each of two loops in threads and from a plain thread: exactly 10 of 60 come
+    through.
+    """
     asynchronous = kind(TokenBucket(10, "0/s"))
     blocking = Limiter(TokenBucket(10, "0/s"), store=asynchronous.store)
 
@@ -59,7 +63,9 @@ def test_two_loops_and_a_thread(kind):
 
 
 def test_a_hundred_tasks():
-    """Of a hundred tasks on one budget of ten exactly ten come through, decided in the order in which they ask."""
+    """Of a hundred tasks on one budget of ten exactly ten come through, decided in the order in which they
+    ask.
+    """
 
     async def story():
         limiter = AsyncLimiter(TokenBucket(10, "0/s"))
@@ -70,7 +76,9 @@ def test_a_hundred_tasks():
 
 def test_no_call_holds_the_loop():
     """C122: no method waits: each coroutine of the embedded store ends at its first step."""
-    limiter = AsyncLimiter(Policy([Rule("a", TokenBucket(1, "0/s"), by=("key",)), Rule("b", TokenBucket(1, "0/s"))]))
+    limiter = AsyncLimiter(
+        Policy([Rule("a", TokenBucket(1, "0/s"), by=("key",)), Rule("b", TokenBucket(1, "0/s"))])
+    )
     for _ in range(3):
         for call in (limiter.hit("k"), limiter.peek("k"), limiter.explain("k"), limiter.hit_many(["k", "j"])):
             with pytest.raises(StopIteration):

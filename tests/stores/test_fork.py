@@ -10,6 +10,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,9 @@ def told(work: Callable[[], object]) -> list[str]:
 
 @pytest.mark.parametrize("kind", [Limiter, SlowLimiter])
 def test_a_child_has_a_budget_of_its_own_and_is_told_once(kind):
-    """C125: a child keeps a copy of the state, spends on its own, and is warned at its first use and never again."""
+    """C125: a child keeps a copy of the state, spends on its own, and is warned at its first use and never
+    again.
+    """
     limiter = kind(TokenBucket(4, "0/s"))
     limiter.hit("k")
 
@@ -108,11 +111,12 @@ def test_grandchildren_are_told_too():
 def test_several_limiters_in_a_child():
     """Each store warns for itself, once, however many limiters share it."""
     shared, own = MemoryStore(), Limiter(TokenBucket(4, "0/s"))
-    sharing = [Limiter(TokenBucket(4, "0/s"), store=shared), AsyncLimiter(TokenBucket(4, "0/s"), store=shared)]
+    one = Limiter(TokenBucket(4, "0/s"), store=shared)
+    other = AsyncLimiter(TokenBucket(4, "0/s"), store=shared)
 
     def work():
-        assert len(told(lambda: sharing[0].hit("k"))) == 1
-        assert told(lambda: run_blocking(sharing[1].hit("k"))) == []
+        assert len(told(lambda: one.hit("k"))) == 1
+        assert told(lambda: run_blocking(other.hit("k"))) == []
         assert len(told(lambda: own.hit("k"))) == 1
 
     assert in_child(work) == 0
@@ -131,10 +135,14 @@ def test_four_processes_admit_at_most_four_times():
 
 @pytest.mark.parametrize("held", ["store", "tickets", "refunds", "settling"])
 def test_a_lock_that_another_thread_held_at_the_fork(held):
-    """C126: whichever lock another thread holds at the fork, the child's hits, hints, refunds and resets go through."""
+    """C126: whichever lock another thread holds at the fork, the child's hits, hints, refunds and resets go
+    through.
+    """
     from tidegate import limiter as module
 
-    limiter = Limiter(Policy([Rule("a", TokenBucket(4, "1/h"), by=("key",)), Rule("b", TokenBucket(9, "1/h"))]))
+    limiter: Any = Limiter(
+        Policy([Rule("a", TokenBucket(4, "1/h"), by=("key",)), Rule("b", TokenBucket(9, "1/h"))])
+    )
     limiter.hit("k", 4)
     lock = {
         "store": limiter.store.lock,
@@ -170,13 +178,15 @@ def test_a_lock_that_another_thread_held_at_the_fork(held):
 
 def test_forks_while_threads_decide():
     """C126: forks at random moments while threads hit, refund and reset: every child works, none hangs."""
-    limiter = Limiter(Policy([Rule("a", TokenBucket(40, "1/s"), by=("key",)), Rule("b", TokenBucket(90, "9/s"))]))
+    limiter: Any = Limiter(
+        Policy([Rule("a", TokenBucket(40, "1/s"), by=("key",)), Rule("b", TokenBucket(90, "9/s"))])
+    )
     done = threading.Event()
 
     def busy():
         while not done.is_set():
             limiter.refund(limiter.hit("k", 3))
-            limiter.hit("k").retry_hint
+            assert limiter.hit("k").retry_hint is not None
             limiter.reset("k")
 
     def work():

@@ -1,4 +1,5 @@
-# What interrupts a decision in its own thread: signal handlers and finalizers that ask, and exceptions that come
+# What interrupts a decision in its own thread: signal handlers and finalizers that ask, and exceptions that
+# come
 # from outside. Never a hang, never too much admitted, and afterwards a limiter that works.
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -66,7 +68,8 @@ class Stop(Exception):
     """What interrupts."""
 
 
-# A flow that is interrupted before its first step is a coroutine that nobody awaited; Python says so, and no more.
+# A flow that is interrupted before its first step is a coroutine that nobody awaited; Python says so, and
+# no more.
 before_the_first_step = pytest.mark.filterwarnings(
     "ignore:coroutine .* was never awaited:RuntimeWarning",
     "ignore:Exception ignored in. <coroutine:pytest.PytestUnraisableExceptionWarning",
@@ -84,11 +87,13 @@ KINDS = [
 @needs_signals
 @pytest.mark.parametrize("make", KINDS, ids=["compiled", "slow", "two rules"])
 def test_signal_handlers_that_ask(make):
-    """Handlers that call hit while hit runs, hundreds of times: each gets a decision or a StoreError; exactly the
-    capacity passes, and nothing hangs.
+    """Handlers that call hit while hit runs, thousands of times: each gets a decision or StoreError; nothing
+    hangs, and exactly the capacity passes.
     """
     limiter = make(9000)
-    results = []  # appended to in one step, for a handler may be interrupted by the next one
+    results: list[
+        bool | None
+    ] = []  # appended to in one step, for a handler may be interrupted by the next one
 
     def handler(number, frame):
         try:
@@ -110,14 +115,16 @@ def test_signal_handlers_that_ask(make):
 
 @needs_signals
 def test_signal_handlers_that_give_back_and_read_hints():
-    """Handlers that reserve, cancel, reset and take tickets while the main thread does so: no hang, and all comes back."""
+    """Handlers that reserve, cancel, reset and take tickets while the main thread does so: no hang, and all
+    comes back.
+    """
     limiter, calls = Limiter(TokenBucket(10, "0/s")), 0
     refused = Limiter(TokenBucket(1, "1/h"))
     refused.hit("k")
 
     def work():
         reservation = limiter.reserve("k", 2)
-        assert refused.hit("k").retry_hint > 3000
+        assert (refused.hit("k").retry_hint or 0) > 3000
         assert reservation.cancel() in (0, 2)
 
     def handler(number, frame):
@@ -133,14 +140,16 @@ def test_signal_handlers_that_give_back_and_read_hints():
         while calls < 1500:
             work()
     # A handler that was turned away in the middle may have left its reservation; all others are back.
-    assert limiter.peek("k").balance >= 10 - 2 * len(limiter_busy)
+    assert (limiter.peek("k").balance or 0) >= 10 - 2 * len(limiter_busy)
 
 
 @needs_signals
 @before_the_first_step
 @pytest.mark.parametrize("make", KINDS, ids=["compiled", "slow", "two rules"])
 def test_exceptions_in_the_middle(make):
-    """Ctrl-C in the middle of a call, hundreds of times: what was admitted stays counted, and the limiter works on."""
+    """Ctrl-C in the middle of a call, hundreds of times: what was admitted stays counted, and the limiter
+    works on.
+    """
     limiter, stopped, admitted = make(100_000), 0, 0
 
     with interrupting(raise_within_tidegate):
@@ -169,7 +178,9 @@ def test_exceptions_in_the_middle(make):
 @before_the_first_step
 @pytest.mark.parametrize("when_full", ["refuse", "forget"])
 def test_exceptions_while_room_is_made(when_full):
-    """Interrupted again and again at the bound, with ever new keys: the bound holds and no key is lost to the hand."""
+    """Interrupted again and again at the bound, with ever new keys: the bound holds and no key is lost to
+    the hand.
+    """
     store = MemoryStore(60, when_full)
     rules = [Rule("a", TokenBucket(5, "9/s"), by=("key",)), Rule("b", TokenBucket(5, "1/s"), by=("other",))]
     limiter, stopped, step = Limiter(Policy(rules), store=store), 0, 0
@@ -199,10 +210,11 @@ class Asking:
 
 @pytest.mark.parametrize("make", KINDS, ids=["compiled", "slow", "two rules"])
 def test_finalizers_that_ask(make):
-    """Finalizers that the collector runs in the middle of a hit: decided or turned away with a StoreError, no hang,
-    and exactly the capacity passes.
+    """Finalizers that the collector runs in the middle of a hit: decided or turned away; nothing
+    hangs, and exactly the capacity passes.
     """
-    limiter, results = make(2000), []
+    limiter = make(2000)
+    results: list[bool | None] = []
 
     def ask():
         try:
@@ -225,11 +237,11 @@ def test_finalizers_that_ask(make):
 
 
 def test_finalizers_that_give_back():
-    """A reservation that is cancelled by a finalizer, wherever the collector finds it: no hang, and what came back
-    came back once.
+    """A reservation that is cancelled by a finalizer, wherever the collector finds it: no hang, and what came
+    back came back once.
     """
     limiter = Limiter(TokenBucket(4000, "0/s"))
-    back = []
+    back: list[Any] = []
 
     class Held:
         def __init__(self):
@@ -255,7 +267,9 @@ def test_finalizers_that_give_back():
 
 
 def test_a_handler_in_the_middle_of_the_slow_path_is_turned_away():
-    """Whoever asks from within a decision of its own thread gets a StoreError that says so, and not a deadlock."""
+    """Whoever asks from within a decision of its own thread gets a StoreError that says so, and not a
+    deadlock.
+    """
     asked = []
 
     class Nosy:

@@ -67,7 +67,9 @@ def test_only_keys_that_matter_are_held(make):
 @pytest.mark.parametrize("limit", FIVE, ids=named)
 @pytest.mark.parametrize("when_full", ["refuse", "forget"])
 def test_forgetting_loses_nothing(limit, when_full):
-    """C151: of 100 keys half are used up and half fresh again; whatever clears up, the used-up ones stay refused."""
+    """C151: of 100 keys half are used up and half fresh again; whatever clears up, the used-up ones stay
+    refused.
+    """
     store, clock = room(130, when_full, start=500_000)
     limiter = Limiter(limit, store=store)
     quick = Limiter(Rule("quick", TokenBucket(5, "1/s"), by=("key",)), store=store)
@@ -85,7 +87,9 @@ def test_forgetting_loses_nothing(limit, when_full):
 
 
 def test_full_of_live_keys_refuses_new_ones():
-    """C152: bound 1000, X used up, then 5000 new keys: X is still refused, and so are the new ones; all is counted."""
+    """C152: bound 1000, X used up, then 5000 new keys: X is still refused, and so are the new ones; all is
+    counted.
+    """
     store, clock = room(1000)
     limiter = Limiter(TokenBucket(2, "1/h"), store=store)
     limiter.hit("X", 2)
@@ -95,7 +99,12 @@ def test_full_of_live_keys_refuses_new_ones():
     assert limiter.hit("new 5")
     assert store.stats() == (1000, 1000, 4001, 0)
     refused = limiter.hit("one more")
-    assert (refused.allowed, refused.rule, refused.retry_after, refused.retry_hint_s) == (False, "limit", 1, 1)
+    assert (refused.allowed, refused.rule, refused.retry_after, refused.retry_hint_s) == (
+        False,
+        "limit",
+        1,
+        1,
+    )
     assert refused.remaining == 2
 
     clock.advance(3600)
@@ -104,7 +113,9 @@ def test_full_of_live_keys_refuses_new_ones():
 
 
 def test_full_of_live_keys_may_forget_the_nearest_to_fresh():
-    """C152: with when_full="forget" new keys are let in, those nearest to fresh go, and a used-up X stays refused."""
+    """C152: with when_full="forget" new keys are let in, those nearest to fresh go, and a used-up X stays
+    refused.
+    """
     store, _ = room(1000, "forget")
     limiter = Limiter(TokenBucket(2, "1/h"), store=store)
     limiter.hit("X", 2)
@@ -154,7 +165,9 @@ def test_a_rule_that_is_gone_does_not_keep_its_room():
 
 @pytest.mark.parametrize("when_full", ["refuse", "forget"])
 def test_a_request_needs_room_for_all_its_keys(when_full):
-    """A request of several rules is refused or let in as a whole; the bound holds, and its own keys are spared."""
+    """A request of several rules is refused or let in as a whole; the bound holds, and its own keys are
+    spared.
+    """
     store, _ = room(50, when_full)
     rules = [
         Rule("a", TokenBucket(10, "1/h"), by=("a",)),
@@ -163,6 +176,7 @@ def test_a_request_needs_room_for_all_its_keys(when_full):
     ]
     limiter = Limiter(Policy(rules), store=store)
     randomly, admitted = random.Random(3), 0
+    after: dict[str, Any] = {}
     for _ in range(3000):
         request = {"a": str(randomly.randrange(200)), "b": str(randomly.randrange(20))}
         before = {o.rule: o.balance for o in limiter.peek(request).outcomes}
@@ -176,16 +190,49 @@ def test_a_request_needs_room_for_all_its_keys(when_full):
     assert (store.stats().forgotten_alive > 0) == (when_full == "forget")
 
 
+def test_the_own_keys_of_a_request_are_spared_when_they_are_fresh():
+    """A request whose one key is held and fresh again, and whose other is new, makes room among others'
+    keys.
+    """
+    store, clock = room(2)
+    rules = [Rule("a", TokenBucket(5, "1/s"), by=("a",)), Rule("b", TokenBucket(5, "1/s"), by=("b",))]
+    limiter = Limiter(Policy(rules), store=store)
+    for number in range(8):
+        assert limiter.hit({"a": "1", "b": str(number)})
+        assert store.stats() == (2, 2, 0, 0)
+        clock.advance(10)
+    assert hand_is_right(store)
+
+
+def test_the_own_keys_of_a_request_make_no_room_for_it():
+    """Where only the request's own held key is fresh, there is no room for its new one: the bound holds."""
+    store, clock = room(2)
+    rules = [Rule("a", TokenBucket(5, "1/s"), by=("a",)), Rule("b", TokenBucket(5, "1/h"), by=("b",))]
+    limiter = Limiter(Policy(rules), store=store)
+    assert limiter.hit({"a": "1", "b": "1"})
+    clock.advance(10)
+    for number in range(2, 6):
+        assert limiter.hit({"a": "1", "b": str(number)}).retry_after == 1
+    assert store.stats() == (2, 2, 4, 0)
+    assert hand_is_right(store)
+
+
 def test_a_request_that_needs_more_room_than_there_is():
-    """Where the bound is below the keys of one request, each is refused, and nothing is dropped in vain for it."""
+    """Where the bound is below the keys of one request, each is refused, and nothing is dropped in vain for
+    it.
+    """
     store, _ = room(1, "forget")
-    limiter = Limiter([Rule("a", TokenBucket(5, "1/h"), by=("k",)), Rule("b", TokenBucket(5, "1/h"))], store=store)
+    limiter = Limiter(
+        [Rule("a", TokenBucket(5, "1/h"), by=("k",)), Rule("b", TokenBucket(5, "1/h"))], store=store
+    )
     assert not any(limiter.hit({"k": str(number)}) for number in range(5))
     assert store.stats().keys <= 1
 
 
 def test_a_shadow_rule_has_no_right_to_room():
-    """Without room for a shadow rule's key the request is decided and charged all the same; the shadow is not kept."""
+    """Without room for a shadow rule's key the request is decided and charged all the same; the shadow is
+    not kept.
+    """
     store, _ = room(2)
     rules = [
         Rule("real", TokenBucket(4, "0/s")),
