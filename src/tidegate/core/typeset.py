@@ -45,6 +45,14 @@ def span(us: int) -> str:
     return " ".join(parts)
 
 
+def brief(us: int) -> str:
+    """A length of time in its two largest units, for a narrow column; never shorter than it is."""
+    for (_, length_us), (_, finest_us) in zip(_STEPS, _STEPS[1:], strict=False):
+        if us > length_us and us >= 120 * US_PER_S:
+            return span(div_ceil(us, finest_us) * finest_us)
+    return span(us)
+
+
 def listed(words: Sequence[str], last: str = "and") -> str:
     """Words as a sentence counts them: "a", "a and b", "a, b and c"."""
     if len(words) < 2:
