@@ -140,6 +140,8 @@ class Decision:
     @property
     def wait_us(self) -> int:
         """Microseconds for which the admitted work is to be held: the longest that a queue asks for."""
+        if not self.allowed:
+            return 0
         return max((outcome.wait_us for outcome in self.outcomes if outcome.mode == "enforce"), default=0)
 
     @property
@@ -246,7 +248,8 @@ class HotDecision(Decision):
             busy_since_us = (busy_since_ns + bound.offset_ns) // 1_000
             state = LevelState(level, at_us, busy_since_us, given_back, cast(Level, bound.form.limit.law))
             now_us = at_us + min(0, gone_us)
-            charge = bound.form._replace(key=key, cost=cost * MILLI)
+            form = bound.form
+            charge = Charge(form.rule, key, form.limit, cost * MILLI, form.mode, form.carry)
             self._outcomes = (Outcome(charge, self.allowed, self.allowed, state, now_us),)
             return self._outcomes
 
@@ -283,9 +286,9 @@ def _frees_in(outcome: Outcome) -> float:
     return float("inf") if us is None else us
 
 
-def _requests_left(outcome: Outcome) -> int:
-    """How many requests of this cost are left, rounded down."""
-    return outcome.left // (outcome.charge.cost or MILLI)
+def _requests_left(outcome: Outcome) -> float:
+    """How many requests of this cost are left, rounded down; of those that cost nothing, any number."""
+    return outcome.left // outcome.charge.cost if outcome.charge.cost else float("inf")
 
 
 def _rebuilt(

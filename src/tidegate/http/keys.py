@@ -33,6 +33,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 UNIX = "unix"  # the word for "a peer on a UNIX socket" in a list of trusted proxies
 _TAIL = 8192  # characters of a header that are looked at, from the right
 _ENTRY = 128  # the longest entry that can be an address: quotes, brackets, a zone and a port included
+_REMEMBERED = 256  # characters of the longest line whose answer is kept
 _CACHED_MAX = 4096
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _PORT = re.compile(r":[0-9]{1,5}")
@@ -61,6 +62,7 @@ class ClientAddress:
     hops_max: int = 32
     _masks: tuple[tuple[int, int, int], ...] = field(init=False, repr=False, compare=False)
     _unix: bool = field(init=False, repr=False, compare=False)
+    _clients: dict[tuple[str | None, str], str | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.trusted, str):
@@ -75,6 +77,7 @@ class ClientAddress:
         check_range("ipv6_prefix", self.ipv6_prefix, 1, 128)
         check_range("hops_max", self.hops_max, 1, 1000)
         object.__setattr__(self, "_unix", UNIX in entries)
+        object.__setattr__(self, "_clients", {})  # answers already found, emptied when it is full
         networks = [_network(entry) for entry in entries if entry != UNIX]
         masks = tuple((net.version, int(net.netmask), int(net.network_address)) for net in networks)
         object.__setattr__(self, "_masks", masks)
@@ -87,13 +90,27 @@ class ClientAddress:
         """
         if peer is not None and not peer.strip():
             peer = None
-        if not self.trusted or not lines or not self._names_proxy(peer):
+        if not self.trusted or not lines:
             return self._name(peer) if peer else None
+        if len(lines) > 1 or len(lines[0]) > _REMEMBERED:
+            return self._walked(peer, lines)
+        asked = (peer, lines[0])
+        client = self._clients.get(asked)
+        if client is None:
+            client = self._walked(peer, lines)
+            if len(self._clients) >= _CACHED_MAX:
+                self._clients.clear()
+            self._clients[asked] = client
+        return client
+
+    def _walked(self, peer: str | None, lines: Sequence[str]) -> str | None:
+        """The client, found by walking from the peer over the trusted hops."""
         client = peer
-        for hop in self._hops(lines):
-            client = hop
-            if not self._names_proxy(hop):
-                break
+        if self._names_proxy(peer):
+            for hop in self._hops(lines):
+                client = hop
+                if not self._names_proxy(hop):
+                    break
         return self._name(client) if client else None
 
     def trusts(self, peer: str | None) -> bool:

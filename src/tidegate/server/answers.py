@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeAlias
 
@@ -93,7 +94,12 @@ def made(
 
 def encoded(pairs: Iterable[tuple[str, str]]) -> Headers:
     """Header fields as ASGI wants them."""
-    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in pairs]
+    return [(_field_name(name), value.encode("latin-1")) for name, value in pairs]
+
+
+@lru_cache(maxsize=256)
+def _field_name(name: str) -> bytes:
+    return name.lower().encode("latin-1")
 
 
 def shown(value: object) -> str:

@@ -98,7 +98,7 @@ class App:
         self._sleep, self._clock_s = sleep, clock_s
         self.metrics = metrics if metrics is not None else Metrics()
         self.metrics.watch(limiter.store)
-        self.metrics.rules_in_force([rule.name for rule in limiter.policy])
+        self.metrics.in_force(limiter.policy)
         self._in_force = self._prepared(settings if settings is not None else Settings())
         self._reload_failed = False
         self._complaints = Limiter(TokenBucket(10, "1/s"))
@@ -117,7 +117,7 @@ class App:
         prepared = self._prepared(settings)
         self._limiter.replace_policy(policy)
         self._in_force = prepared
-        self.metrics.rules_in_force([rule.name for rule in policy])
+        self.metrics.in_force(policy)
 
     def _prepared(self, settings: Settings) -> _InForce:
         guard = Guard(
@@ -193,14 +193,17 @@ class App:
         if not decision.allowed:
             status, pairs, body = guard.refused(decision)
             return _with_status(deny or status, pairs, body)
-        wait_us = decision.wait_us
+        wait_us = guard.hold_us(decision)
         if wait_us:
             if wait_us > guard.hold_us_max:
                 self._limiter.refund(decision)
                 status, pairs, body = guard.held_too_long(decision)
                 return _with_status(deny or status, pairs, body)
-            with self.metrics.held.track_inprogress():
+            self.metrics.held += 1
+            try:
                 await self._sleep(decision.wait)
+            finally:
+                self.metrics.held -= 1
         return Answer(200, [*_EMPTY, *encoded(guard.pairs(decision))], b"")
 
     async def _decide(self, scope: Scope, receive: Receive) -> Answer:
@@ -226,12 +229,11 @@ class App:
         decision = self._decided(asked.attributes, asked.cost, asked.caller)
         return verdict(decision, self._in_force.guard.pairs)
 
-    def _decided(self, attributes: Mapping[str, Any], cost: float, caller: Hashable) -> Decision:
+    def _decided(self, attributes: object, cost: float, caller: Hashable) -> Decision:
         """The decision, counted and timed."""
         started_s = self._clock_s()
         decision: Decision = self._asked(self._limiter.hit, attributes, cost, caller=caller)
-        self.metrics.decision_seconds.observe(self._clock_s() - started_s)
-        self.metrics.decided(decision)
+        self.metrics.decided(decision, self._clock_s() - started_s)
         return decision
 
     def _asked(self, verb: Callable[..., Any], attributes: object, cost: float, **more: Hashable) -> Any:
