@@ -24,7 +24,9 @@ def test_a_good_file(run: Run):
 
 def test_everything_wrong_at_once(run: Run, write):
     """Each problem has a line of its own, with file and line; nothing else is printed, and the code is 2."""
-    name = write("  - {name: a, by: [org], limit: {algorithm: token_bucket, capacity: 0, rate: 5}}\n  - {nam: b}")
+    name = write(
+        "  - {name: a, by: [org], limit: {algorithm: token_bucket, capacity: 0, rate: 5}}\n  - {nam: b}"
+    )
     ran = run("check", name)
 
     assert (ran.code, ran.out) == (2, "")
@@ -43,7 +45,8 @@ def test_a_file_that_is_not_there(run: Run):
 
 def test_a_doubt_is_no_problem(run: Run, write):
     """What is valid and probably not meant is told aside; the file stays valid."""
-    name = write("  - {name: a, by: [ogr], limit: {algorithm: token_bucket, capacity: 1, rate: 5/s}}\nattributes: {org: {header: X-Org}}")
+    rule = "  - {name: a, by: [ogr], limit: {algorithm: token_bucket, capacity: 1, rate: 5/s}}"
+    name = write(f"{rule}\nattributes: {{org: {{header: X-Org}}}}")
     ran = run("check", name)
 
     assert ran.code == 0

@@ -41,7 +41,7 @@ def test_other_numbers(run: Run):
 
 
 def test_figures_for_programs(run: Run):
-    """--json holds for each traffic and algorithm what was admitted, the worst second and window, and the waits."""
+    """--json holds what was admitted, the worst second and window, and the waits, by traffic and limit."""
     told = json.loads(run("compare", "--json").out)
     launch, script, bursts = (each["algorithms"] for each in told["traffic"])
 
@@ -51,13 +51,18 @@ def test_figures_for_programs(run: Run):
     assert bursts["SlidingLog"]["worst_window"] == 20
     assert script["LeakyQueue"]["longest_wait_us"] == 3_800_000
     assert all(50 < weight < 5_000 for weight in told["bytes_per_key"].values())
-    assert [choice["use"] for choice in told["choose"]][:4] == ["TokenBucket", "LeakyQueue", "LeakyQueue", "SlidingLog"]
+    assert [choice["use"] for choice in told["choose"]][:4] == [
+        "TokenBucket",
+        "LeakyQueue",
+        "LeakyQueue",
+        "SlidingLog",
+    ]
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--rate", "5"], 'rate is \'5\'; a rate needs a period, for instance "5/s"'),
+        (["--rate", "5"], "rate is '5'; a rate needs a period, for instance \"5/s\""),
         (["--rate", "0/s"], "rate is 0/s; to be compared a limit must give something back over time"),
         (["--capacity", "0"], "'0' must be a whole number from 1"),
         (["--capacity", "2.5"], "'2.5' must be a whole number"),

@@ -36,7 +36,9 @@ def test_the_cost_of_a_route(run: Run):
     assert "1 to 20  allowed\n21       refused by rule organization: retry after 100 ms" in ran.out
 
 
-@pytest.mark.parametrize(("capacity", "rate", "times", "last"), [(100, "100/min", 50, "29.4 s"), (20, "5/s", 20, "3.8 s")])
+@pytest.mark.parametrize(
+    ("capacity", "rate", "times", "last"), [(100, "100/min", 50, "29.4 s"), (20, "5/s", 20, "3.8 s")]
+)
 def test_a_waiting_line(run: Run, write, capacity: int, rate: str, times: int, last: str):
     """C098: fifty at once in a line of 100 per minute: the last goes at 29.4 s; twenty at 5/s: at 3.8 s."""
     ran = run("decide", write(QUEUE.format(capacity, rate)), "key=a", "--times", str(times))
@@ -52,7 +54,7 @@ def test_a_bucket_does_not_wait(run: Run, write):
 
 
 def test_three_ways_to_read_ten_a_second(run: Run, write):
-    """C101: a meter of 1 passes one of 22, a capacity of 21 passes 21, a line of 21 holds twenty for 0.1 to 2 s."""
+    """C101: of 22, a meter of 1 passes one, a capacity of 21 passes 21, a line holds twenty up to 2 s."""
     meter = run("decide", write(OTHER.format("leaky_bucket", 1, "10/s")), "key=a", "--times", "22")
     bucket = run("decide", write(OTHER.format("token_bucket", 21, "10/s")), "key=a", "--times", "22")
     line = run("decide", write(QUEUE.format(21, "10/s")), "key=a", "--times", "22")

@@ -37,7 +37,7 @@ def test_a_wider_terminal_is_used(run: Run):
 
 
 def test_the_most_that_passes(run: Run, write):
-    """TokenBucket(50, "5/s"): at most 55 in one second, 350 in a minute, 18,050 in an hour, 432,050 in a day."""
+    """TokenBucket(50, "5/s"): at most 55 a second, 350 a minute, 18,050 an hour, 432,050 a day."""
     ran = run("explain", write(bucket()))
 
     assert "  burst  sustained  most in 1 s  1 min     1 h    1 day  fresh in\n" in ran.out
@@ -47,11 +47,13 @@ def test_the_most_that_passes(run: Run, write):
 def test_an_abuser_at_the_limit(run: Run, write):
     """Whoever stays exactly at the limit gets capacity + rate x 1 h in the first hour, the rate after it."""
     ran = run("explain", write(bucket()))
-    assert "gets 18,050 in the first hour and 18,000 in each one after it, 432,050 in the first day" in ran.words
+    assert (
+        "gets 18,050 in the first hour and 18,000 in each one after it, 432,050 in the first day" in ran.words
+    )
 
 
 def test_a_crowd_that_bursts_together(run: Run, write):
-    """10,000 clients with capacity 100 may send 1,000,000 at one instant, and nothing bounds it but a shared rule."""
+    """10,000 clients with capacity 100 may send 1,000,000 at one instant; only a shared rule bounds that."""
     alone = run("explain", write(bucket(100)), "--clients", "10,000")
     shared = run(
         "explain",
@@ -60,9 +62,14 @@ def test_a_crowd_that_bursts_together(run: Run, write):
         "10000",
     )
 
-    assert "10,000 clients that burst together send 1,000,000 at one instant. Nothing bounds that" in alone.words
+    assert (
+        "10,000 clients that burst together send 1,000,000 at one instant. Nothing bounds that" in alone.words
+    )
     assert "send 1,000,000 at one instant. The shared rule everyone bounds that to 1,000 " in shared.words
-    assert "10,000 clients share this one budget: together they send at most 1,000 at one instant" in shared.words
+    assert (
+        "10,000 clients share this one budget: together they send at most 1,000 at one instant"
+        in shared.words
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_a_crowd_that_bursts_together(run: Run, write):
     ],
 )
 def test_a_rule_that_does_not_bound_a_crowd(run: Run, write, more: str, said: str):
-    """A shared rule that speaks of some requests only, or that only reports, is not said to bound all of them."""
+    """A shared rule that speaks of some requests only, or only reports, is not said to bound all of them."""
     shared = bucket(1_000, "500/s", by="[]", more=more).replace("own", "everyone")
     ran = run("explain", write(f"{bucket(100)}\n{shared}"), "--rule", "own")
     assert said in ran.words
@@ -98,7 +105,9 @@ def test_a_shared_rule_that_is_too_wide(run: Run, write):
 def test_the_largest_queue_within_a_wait(run: Run, write, target: str, at_once: str, interval: str):
     """For 5/s and 200 ms: two places where the first job leaves at once, one with first_release interval."""
     ran = run("explain", write(bucket()), "--target", target)
-    assert f"has {at_once} if the first job leaves at once, {interval} with first_release interval" in ran.words
+    assert (
+        f"has {at_once} if the first job leaves at once, {interval} with first_release interval" in ran.words
+    )
 
 
 def test_a_queue_is_held_against_the_target(run: Run):
@@ -111,7 +120,7 @@ def test_a_queue_is_held_against_the_target(run: Run):
 
 
 def test_work_in_flight(run: Run, write):
-    """By Little's law 5/s of 300 ms are 1.5 in flight on average; just after a burst of 50 they are 51 at most."""
+    """By Little's law 5/s of 300 ms are 1.5 in flight on average, and 51 at most after a burst of 50."""
     ran = run("explain", write(bucket()), "--duration", "300ms")
     assert "has 1.5 in flight on average (rate x duration) and at most 51 just after a burst" in ran.words
 

@@ -70,7 +70,10 @@ def test_no_command_at_all(run: Run):
     ("argv", "said"),
     [
         (["explian"], "invalid choice: 'explian'"),
-        (["explain"], "tidegate explain: the following arguments are required: CONFIG (help: tidegate explain --help)"),
+        (
+            ["explain"],
+            "tidegate explain: the following arguments are required: CONFIG (help: tidegate explain --help)",
+        ),
         (["explain", "policy.yaml", "--target", "200"], "write a number and a unit"),
         (["explain", "policy.yaml", "--target", "0s"], "it must be longer than zero"),
         (["explain", "policy.yaml", "--clients", "-1"], "'-1' must be a whole number from 1"),
@@ -88,7 +91,7 @@ def test_a_wrong_call_is_one_line(run: Run, argv: list[str], said: str):
 
 
 def test_serve_hands_over(monkeypatch: pytest.MonkeyPatch):
-    """`tidegate serve` runs the server with the file, host and port that were named, and gives its exit code."""
+    """`tidegate serve` hands over the file, host and port that were named, and gives the server's exit code."""
     from tidegate.server import serve
 
     asked: list[tuple[str | None, str | None, int | None]] = []
@@ -130,7 +133,13 @@ def test_commands_without_a_file_need_no_library():
         "from tidegate.cli import main; sys.exit(main(['compare', '--capacity', '3', '--json']))"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{program}"],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{program}",
+        ],
         capture_output=True,
         check=False,
     )
@@ -150,7 +159,7 @@ def test_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_process_of_its_own():
-    """`python -m tidegate` gives the same text and code; into a pipe there is no escape code, and 80 columns."""
+    """`python -m tidegate` gives text and code; into a pipe without escape codes, in 80 columns."""
     explained = started("explain", str((GOLDEN / "policy.yaml").relative_to(ROOT)))
     refused = started("decide", str(GOLDEN / "policy.yaml"), "address=a", "--times", "51")
 
