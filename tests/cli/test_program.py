@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.running import GOLDEN, Run
 from tidegate import __version__
-from tidegate.cli import main, on_limits, on_policies
+from tidegate.cli import main, on_limits
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("serve", "check", "schema", "explain", "decide", "compare", "conformance", "hammer")
@@ -91,7 +91,7 @@ def test_a_wrong_call_is_one_line(run: Run, argv: list[str], said: str):
 
 
 def test_serve_hands_over(monkeypatch: pytest.MonkeyPatch):
-    """`tidegate serve` hands over the file, host and port that were named, and gives the server's exit code."""
+    """`tidegate serve` hands over the file, host and port that were named, and returns its exit code."""
     from tidegate.server import serve
 
     asked: list[tuple[str | None, str | None, int | None]] = []
@@ -216,4 +216,3 @@ def test_nothing_else_prints():
         if any(line.lstrip().startswith("print(") for line in path.read_text(encoding="utf-8").splitlines())
     }
     assert printing <= {"cli", "server"}
-    assert on_policies.say.__module__ == "tidegate.cli.terminal"

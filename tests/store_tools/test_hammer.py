@@ -15,7 +15,7 @@ from tidegate.testing.hammer import hammer
 def open_memory(url: str) -> MemoryStore:
     """A store that says it is shared by processes, and is not."""
     store = MemoryStore()
-    store.name = "pretended"  # type: ignore[misc]  # the name is what tells a shared store
+    store.name = "pretended"
     return store
 
 

@@ -116,7 +116,7 @@ ATTACKS: list[
 
 @pytest.mark.parametrize(("limit", "arrivals", "count"), ATTACKS, ids=lambda value: str(value)[:40])
 def test_an_attack_reaches_the_bound(limit: Limit, arrivals: list[int], count: int):
-    """Somebody who times requests well gets all that the figures allow, so these are no higher than needed."""
+    """Somebody who times requests well gets all that the figures allow: they are no higher than needed."""
     _, begun = departures(limit, arrivals)
     within_us = begun[-1] - begun[0] + (0 if limit.rate is not None else 1)  # a level's bound holds both ends
 
