@@ -74,7 +74,10 @@ class Decision:
     @property
     def binding(self) -> Outcome | None:
         """The outcome that this decision shows; None where no enforced limit took part."""
-        enforced = [outcome for outcome in self.outcomes if outcome.mode == "enforce"]
+        outcomes = self.outcomes
+        if len(outcomes) == 1 and outcomes[0].mode == "enforce":
+            return outcomes[0]
+        enforced = [outcome for outcome in outcomes if outcome.mode == "enforce"]
         if not self.allowed:
             return max((o for o in enforced if not o.allowed), key=_frees_in, default=None)
         return min(enforced, key=_requests_left, default=None)
@@ -250,6 +253,11 @@ class HotDecision(Decision):
             charge = Charge(form.rule, key, form.limit, cost * MILLI, form.mode, form.carry)
             self._outcomes = (Outcome(charge, self.allowed, self.allowed, state, now_us),)
             return self._outcomes
+
+    @property
+    def binding(self) -> Outcome:
+        """The only outcome there is."""
+        return self.outcomes[0]
 
     @property
     def source(self) -> str:  # type: ignore[override]  # a slot of the general decision
