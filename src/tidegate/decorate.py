@@ -1,8 +1,8 @@
 """What `limiter.limit(...)` does to a function: charge first, then run, in kind.
 
 A coroutine function stays one, a generator function too (it is charged when it begins to run), and name,
-signature and annotations are the original's. Whatever cannot be guarded is an error at decoration. A hook
-that raises does so to the caller; it never means exempt.
+signature and annotations are the original's. Whatever cannot be guarded, and a key or cost that is wrong
+beforehand, is an error at decoration. A hook that raises does so to the caller; it never means exempt.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar, cast
 
 from tidegate.core.decision import Decision
+from tidegate.core.hooks import is_async, is_of_kind
 from tidegate.core.keys import CallKey
 from tidegate.core.limits import LeakyQueue
 from tidegate.core.policy import Policy
+from tidegate.core.rule import check_constant
 from tidegate.errors import PolicyError, RateLimited
 from tidegate.units import Number, milli
 
 F = TypeVar("F", bound=Callable[..., Any])
 Hook = Callable[..., Any]
+
+_BUDGETS = "__tidegate_budgets__"
 
 
 def guard(
@@ -37,33 +41,38 @@ def guard(
     A blocking limiter guards every kind of function, an awaited one those that can await it.
     """
     _check_policy(policy)
-    _check_hook("key", key)
-    _check_hook("cost", cost)
+    _check_key(policy, key)
+    _check_cost(policy, cost)
 
     def decorate(function: F) -> F:
         if isinstance(function, classmethod | staticmethod):
             return cast(F, type(function)(decorate(function.__func__)))
-        if not callable(function):
-            raise PolicyError(f"limit() decorates functions, not {function!r}")
-        key_of = key if callable(key) else _constant(_budget_of(function) if key is None else key)
-        cost_of = cost if callable(cost) else _constant(cost)
+        if not callable(function) or inspect.isclass(function):
+            raise PolicyError(f"limit() decorates functions and methods, not {function!r}")
+        awaits = is_async(function) or is_of_kind(inspect.isasyncgenfunction, function)
+        if not awaits and not blocking:
+            raise PolicyError(
+                f"{function!r} cannot await its limiter; guard it with a Limiter, or make it async"
+            )
+        budget = _budget_of(function) if key is None else key
+        key_of, cost_of = _asked(budget), _asked(cost)
 
         def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision | Awaitable[Decision]:
             return hit(key_of(*args, **kwargs), cost_of(*args, **kwargs))
 
-        if _is(inspect.iscoroutinefunction, function) or _is(inspect.isasyncgenfunction, function):
-            return _like(_guarded_async(function, ask), function)
-        if not blocking:
-            raise PolicyError(
-                f"{function!r} cannot await its limiter; guard it with a Limiter, or make it async"
-            )
-        return _like(_guarded(function, cast("Callable[..., Decision]", ask)), function)
+        if awaits:
+            guarded = _guarded_async(function, ask)
+        else:
+            guarded = _guarded(function, cast("Callable[..., Decision]", ask))
+        functools.update_wrapper(guarded, function)
+        _remember(guarded, getattr(hit, "__self__", hit), budget)
+        return cast(F, guarded)
 
     return decorate
 
 
 def _guarded(function: Hook, ask: Callable[..., Decision]) -> Hook:
-    if not _is(inspect.isgeneratorfunction, function):
+    if not is_of_kind(inspect.isgeneratorfunction, function):
 
         def guarded(*args: Any, **kwargs: Any) -> Any:
             _pass(ask(args, kwargs))
@@ -83,7 +92,7 @@ def _guarded_async(function: Hook, ask: Callable[..., Decision | Awaitable[Decis
         answer = ask(args, kwargs)
         _pass(answer if isinstance(answer, Decision) else await answer)
 
-    if not _is(inspect.isasyncgenfunction, function):
+    if not is_of_kind(inspect.isasyncgenfunction, function):
 
         async def guarded_coroutine(*args: Any, **kwargs: Any) -> Any:
             await admit(args, kwargs)
@@ -94,8 +103,18 @@ def _guarded_async(function: Hook, ask: Callable[..., Decision | Awaitable[Decis
     async def guarded_stream(*args: Any, **kwargs: Any) -> Any:
         await admit(args, kwargs)
         async with aclosing(function(*args, **kwargs)) as stream:
-            async for value in stream:
-                yield value
+            go_on = anext(stream)
+            with suppress(StopAsyncIteration):
+                while True:
+                    value = await go_on
+                    try:
+                        sent = yield value
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:  # noqa: BLE001  # thrown in for the original to handle
+                        go_on = stream.athrow(error)
+                    else:
+                        go_on = stream.asend(sent)
 
     return guarded_stream
 
@@ -105,21 +124,20 @@ def _pass(decision: Decision) -> None:
         raise RateLimited(decision)
 
 
-def _is(kind: Callable[[object], bool], function: object) -> bool:
-    """Whether a function, or what a partial or callable object stands for, is of a kind."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return kind(function) or (
-        not inspect.isroutine(function) and kind(getattr(type(function), "__call__", None))  # noqa: B004  # its kind is what is asked
-    )
+def _asked(hook: Any) -> Hook:
+    """The hook, or a function that answers the constant."""
+    return hook if callable(hook) else lambda *args, **kwargs: hook
 
 
-def _like(guarded: Hook, function: F) -> F:
-    return cast(F, functools.update_wrapper(guarded, function))
-
-
-def _constant(value: object) -> Hook:
-    return lambda *args, **kwargs: value
+def _remember(guarded: Hook, limiter: object, budget: object) -> None:
+    """Note on the function which budgets guard it. Raises PolicyError for one that already does."""
+    budgets = getattr(guarded, _BUDGETS, ())
+    if any(owner is limiter and named == budget for owner, named in budgets):
+        raise PolicyError(
+            f"{guarded!r} is guarded twice by the budget {budget!r}, so each call would be charged twice; "
+            "decorate it once, or name another budget with key=..."
+        )
+    setattr(guarded, _BUDGETS, (*budgets, (limiter, budget)))
 
 
 def _budget_of(function: object) -> tuple[str, str, int]:
@@ -140,10 +158,27 @@ def _check_policy(policy: Policy) -> None:
             )
 
 
-def _check_hook(name: str, hook: object) -> None:
-    if inspect.iscoroutinefunction(hook):
+def _check_key(policy: Policy, key: object) -> None:
+    if callable(key):
+        _check_plain("key", key)
+        return
+    attributes = policy.attributes(cast("CallKey", ("a function",) if key is None else key))
+    for rule in policy:
+        rule.key_for(attributes)
+
+
+def _check_cost(policy: Policy, cost: object) -> None:
+    if callable(cost):
+        _check_plain("cost", cost)
+        return
+    thousandths = milli(cast("Number", cost))
+    for rule in policy:
+        if rule.limit is not None and (rule.matches, rule.cost, rule.overrides) == (None, None, None):
+            check_constant(rule.limit, thousandths, rule.name)
+
+
+def _check_plain(name: str, hook: object) -> None:
+    if is_async(hook):
         raise PolicyError(
             f"{name} is an async function; it is asked before the decision, so give a plain one"
         )
-    if name == "cost" and not callable(hook):
-        milli(cast("Number", hook))

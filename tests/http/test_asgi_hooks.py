@@ -184,3 +184,24 @@ def test_a_wrong_setting_is_an_error_at_construction(settings: dict, error: type
     """Each names the value and the way out, before the first request."""
     with pytest.raises(error, match=message):
         Middleware(App(), bucket(), **settings)
+
+
+def test_an_answer_that_is_none_is_an_error():
+    """C190: a hook that returns something else than an `Answer` is told so."""
+    limited = Middleware(App(), bucket(1), on_refused=lambda scope, decision: "slow down")
+    call(limited)
+
+    with pytest.raises(TypeError, match="must return an Answer or None"):
+        call(limited)
+
+
+def test_a_new_policy_is_in_force_at_the_next_request(kind: type):
+    """What rules look at may change while the service runs: from the address alone to any attribute."""
+    limiter = bucket(9, kind=kind)
+    limited = Middleware(App(), limiter, attributes={"org": {"header": "X-Org"}})
+    before = call(limited, headers={"X-Org": "a"})
+    limiter.replace_policy(Policy([Rule("org", TokenBucket(1, "1/h"), by=("org",))]))
+    after = [call(limited, headers={"X-Org": org}).status for org in ("a", "a", "b")]
+
+    assert before.headers["ratelimit"] == '"limit";r=8;t=1'
+    assert after == [200, 429, 200]

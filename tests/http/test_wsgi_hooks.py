@@ -122,3 +122,20 @@ def test_a_wrong_setting_is_an_error_at_construction(settings: dict, error: type
     """Before the first request."""
     with pytest.raises(error):
         Middleware(App(), bucket(), **settings)
+
+
+def test_a_policy_that_is_replaced_between_two_steps():
+    """A thread may put a policy that looks at more in force just before this one asks: one charge."""
+    limiter = bucket(9)
+
+    def replacing(*given, **named):
+        limiter.__dict__.pop("hit")
+        limiter.replace_policy(Policy([Rule("all", TokenBucket(4, "1/h"), by=("address",))]))
+        return limiter.hit(*given, **named)
+
+    call(Middleware(App(), limiter))
+    limiter.__dict__["hit"] = replacing
+    answered = call(Middleware(App(), limiter))
+
+    assert answered.headers["ratelimit-policy"] == '"all";q=4;w=14400'
+    assert limiter.peek({"address": "203.0.113.7"}).remaining == 3

@@ -1,4 +1,5 @@
-# The faces of the limiter under test: the blocking and the awaited one, each with and without its compiled path.
+# The faces of the limiter under test: the blocking and the awaited one, each with and without its compiled
+# path.
 #
 # A face has Limiter's methods, whatever stands behind it, so that one test body runs on all of them.
 

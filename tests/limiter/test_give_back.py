@@ -172,7 +172,9 @@ def test_a_debt_is_earned_back(face, clock):
     assert (left(limiter), limiter.hit("k", 6).allowed, limiter.hit("k", 5).allowed) == (5, False, True)
 
 
-@pytest.mark.parametrize(("named", "lowest"), [({}, -10), ({"max_debt": 3}, -3), ({"max_debt": 0}, 0), ({"strict": True}, 0)])
+@pytest.mark.parametrize(
+    ("named", "lowest"), [({}, -10), ({"max_debt": 3}, -3), ({"max_debt": 0}, 0), ({"strict": True}, 0)]
+)
 def test_a_debt_has_a_bound(face, clock, named, lowest):
     """C079: settling overdraws at most by max_debt: by default the capacity, nothing for a strict rule."""
     limiter = face(Rule("r", TokenBucket(10, "0/s"), by=("key",), **named), clock=clock)
@@ -208,7 +210,9 @@ def test_only_the_first_settling_counts(face, clock, ten):
 
 
 def test_a_cancelled_reservation_never_was(face, clock):
-    """C117: after a cancel the balance is as if the reservation had never been made; a second one gives nothing."""
+    """C117: after a cancel the balance is as if the reservation had never been made; a second one gives
+    nothing.
+    """
     limiter = face(TokenBucket(20, "10/s"), clock=clock)
     limiter.reserve("k", 15)
     clock.advance(0.1)
@@ -260,7 +264,9 @@ def test_a_refused_reservation_is_false_and_harmless(face, clock):
 
 
 def test_a_reservation_as_a_context():
-    """The body of a refused one does not run; an exception gives all back; else the estimate or the settled stays."""
+    """The body of a refused one does not run; an exception gives all back; else the estimate or the settled
+    stays.
+    """
     limiter = Limiter(TokenBucket(10, "0/s"), clock=ManualClock())
     with limiter.reserve("k", 4):
         assert limiter.peek("k").remaining == 6
@@ -269,7 +275,7 @@ def test_a_reservation_as_a_context():
     assert limiter.peek("k").remaining == 5
     with pytest.raises(KeyError), limiter.reserve("k", 4):
         raise KeyError
-    with pytest.raises(KeyError), limiter.reserve("k", 4) as reservation:
+    with pytest.raises(KeyError), limiter.reserve("k", 4) as reservation:  # noqa: PT012  # the body is the point
         reservation.settle(2)
         raise KeyError
     assert limiter.peek("k").remaining == 3
@@ -336,6 +342,5 @@ def test_concurrent_settlings_of_one_reservation():
             ends = [lambda r=reservation: r.settle(4), lambda r=reservation: r.cancel()] * 8
             returned = sorted(pool.map(lambda end: end(), ends))
             assert returned[:-1] == [0] * 15
-            assert returned[-1] in (6, 10)
+            assert returned[-1] in (Fraction(6), Fraction(10))
             limiter.reset("k")
-    assert isinstance(returned[-1], Fraction)

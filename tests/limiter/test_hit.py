@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -61,9 +62,12 @@ def test_the_first_decision_is_complete(face, clock, ten):
     """C065: the very first spend of 3 in 10 carries limit, remaining 7 and the time to full."""
     d = face(ten, clock=clock).hit("k", 3)
     assert (d.limit, d.remaining, d.balance, d.cost, d.retry_after, d.source) == (ten, 7, 7, 3, 0, "memory")
-    assert d.reset_after == {"token_bucket": 3, "leaky_bucket": 3, "leaky_queue": 3, "sliding_window": 20}.get(
-        ten.algorithm, 10
-    )
+    assert d.reset_after == {
+        "token_bucket": 3,
+        "leaky_bucket": 3,
+        "leaky_queue": 3,
+        "sliding_window": 20,
+    }.get(ten.algorithm, 10)
 
 
 def test_looking_changes_nothing(face, clock, ten):
@@ -80,7 +84,9 @@ def test_looking_changes_nothing(face, clock, ten):
 
 
 def test_a_look_counts_the_time_passed(face, clock):
-    """C068: bucket(5, 1): spend 5, look at 3 s twice: 3 left both times, and 3 can be spent. C066: never above full."""
+    """C068: bucket(5, 1): spend 5, look at 3 s twice: 3 left both times, and 3 can be spent. C066: never
+    above full.
+    """
     limiter = face(TokenBucket(5, "1/s"), clock=clock)
     limiter.hit("k", 5)
     clock.set(3)
@@ -91,10 +97,17 @@ def test_a_look_counts_the_time_passed(face, clock):
 
 
 def test_what_can_never_pass(face, clock, ten):
-    """C060, C075, C076: a cost above the capacity is refused as never, takes nothing, and the next is served."""
+    """C060, C075, C076: a cost above the capacity is refused as never, takes nothing, and the next is
+    served.
+    """
     limiter = face(ten, clock=clock)
     never = limiter.hit("k", 11)
-    assert (never.allowed, never.retry_after, never.retry_hint, never.retry_hint_s) == (False, None, None, None)
+    assert (never.allowed, never.retry_after, never.retry_hint, never.retry_hint_s) == (
+        False,
+        None,
+        None,
+        None,
+    )
     assert limiter.peek("k").remaining == 10
     assert limiter.hit("k", 10)
 
@@ -155,7 +168,9 @@ def test_costs_of_every_type(face, clock, cost):
     ids=repr,
 )
 def test_a_wrong_cost_is_an_error(face, clock, cost):
-    """C082: a cost that is negative, not finite, too fine or no number is an error that names it, and takes nothing."""
+    """C082: a cost that is negative, not finite, too fine or no number is an error that names it, and takes
+    nothing.
+    """
     limiter = face(TokenBucket(10, "1/s"), clock=clock)
     limiter.hit("k")
     for ask in (limiter.hit, limiter.peek, limiter.explain, limiter.reserve):
@@ -175,7 +190,9 @@ def test_a_sliding_log_takes_whole_tokens(face, clock):
         face(SlidingLog(10, "10s"), clock=clock).hit("k", 1.5)
 
 
-@pytest.mark.parametrize("key", ["", b"", (), "x" * 5000, b"x" * 5000, "\N{PILE OF POO}" * 1100], ids=lambda k: repr(k)[:9])
+@pytest.mark.parametrize(
+    "key", ["", b"", (), "x" * 5000, b"x" * 5000, "\N{PILE OF POO}" * 1100], ids=lambda k: repr(k)[:9]
+)
 def test_an_empty_or_huge_key_is_an_error(face, clock, key):
     """An empty key names nobody, a huge one is to be hashed: both are errors, and nothing is kept."""
     limiter = face(TokenBucket(10, "1/s"), clock=clock)
@@ -185,9 +202,13 @@ def test_an_empty_or_huge_key_is_an_error(face, clock, key):
     assert limiter.store.stats().keys == 0
 
 
-@pytest.mark.parametrize("key", [1.5, [1], True, {"key": 1.5}, {"key": object()}, ("a", 1.5), {1, 2}], ids=repr)
+@pytest.mark.parametrize(
+    "key", [1.5, [1], True, {"key": 1.5}, {"key": object()}, ("a", 1.5), {1, 2}], ids=repr
+)
 def test_a_key_of_a_wrong_type_is_an_error(face, clock, key):
-    """A key is text, bytes, a whole number or a tuple of these: whatever else is an error that names the type."""
+    """A key is text, bytes, a whole number or a tuple of these: whatever else is an error that names the
+    type.
+    """
     with pytest.raises(InvalidKey, match="type"):
         face(TokenBucket(10, "1/s"), clock=clock).hit(key)
 
@@ -244,18 +265,22 @@ def test_keys_never_meet(face, clock):
 
 
 def test_a_plain_key_is_its_attribute(face, clock):
-    """hit("k") and hit({"key": "k"}) are one budget, and so is a tuple of one; further attributes do not count."""
+    """hit("k") and hit({"key": "k"}) are one budget, and so is a tuple of one; further attributes do not
+    count.
+    """
     limiter = face(TokenBucket(4, "0/s"), clock=clock)
     answers = [limiter.hit(key) for key in ("k", {"key": "k"}, ("k",), {"key": "k", "more": 1}, "k")]
     assert [d.remaining for d in answers] == [3, 2, 1, 0, 0]
 
 
 def test_many_at_once(face, clock):
-    """hit_many decides like single hits in order: one cost for all or one for each; columns in, columns out."""
+    """hit_many decides like single hits in order: one cost for all or one for each; columns in, columns
+    out.
+    """
     keys, costs = ["a", "b", "a", "c", "a", ("b", 1), "b"], [4, 1, 4, 11, 4, 2, 10]
     many, single = (face(TokenBucket(10, "1/s"), clock=clock) for _ in range(2))
-    for _ in range(2):
-        clock.advance(0.25)
+    for step in (0, 0.25):
+        clock.advance(step)
         columns = many.hit_many(keys, costs)
         singles = [single.hit(key, cost) for key, cost in zip(keys, costs, strict=True)]
         assert list(columns) == singles
@@ -266,8 +291,8 @@ def test_many_at_once(face, clock):
         assert columns.wait == [d.wait for d in singles]
         assert columns.rule == ["limit"] * 7
         assert (len(columns), columns[3], columns[-1]) == (7, singles[3], singles[-1])
-    with pytest.raises(TypeError, match="neither true nor false"):
-        bool(columns)
+        with pytest.raises(TypeError, match="neither true nor false"):
+            bool(columns)
 
 
 def test_many_with_one_cost_and_from_a_generator(face, clock):
@@ -291,7 +316,9 @@ def test_many_are_refunded_like_singles(face, clock):
 
 
 def test_the_clock_goes_back(face, clock):
-    """C023: the clock steps back and forth by 11 s: nothing more passes, and the wait is at most the step and one."""
+    """C023: the clock steps back and forth by 11 s: nothing more passes, and the wait is at most the step
+    and one.
+    """
     limiter = face(TokenBucket(10, "1/s"), clock=clock)
     clock.set(100)
     assert sum(bool(limiter.hit("k")) for _ in range(10)) == 10
@@ -370,7 +397,9 @@ def test_a_long_life(face, clock):
 
 
 def test_a_whole_day_of_time(face, clock):
-    """C090, C094: huge capacities and long windows: full again after years; a window of a billion seconds holds."""
+    """C090, C094: huge capacities and long windows: full again after years; a window of a billion seconds
+    holds.
+    """
     limiter = face(TokenBucket(10_000_000, "10000000/s"), clock=clock)
     limiter.hit("k", 10_000_000)
     clock.set(10 * 366 * 86_400)
@@ -389,18 +418,22 @@ def test_a_whole_day_of_time(face, clock):
     ids=repr,
 )
 def test_what_is_no_policy(given):
-    """C160: a text, a list of texts or of bare limits, None: an error at construction that says what to write."""
+    """C160: a text, a list of texts or of bare limits, None: an error at construction that says what to
+    write.
+    """
     for make in FACES.values():
-        with pytest.raises(PolicyError, match="Policy|policy|Rule"):
+        with pytest.raises(PolicyError, match="(?i)policy"):
             make(given)
 
 
 def test_what_is_no_store_or_clock():
     """A store or clock that cannot be one is refused at construction, and not at the first request."""
     limit = TokenBucket(1, "1/s")
-    for store in (5, object(), "", Limiter, ["memory://"]):
+    stores: list[Any] = [5, object(), "", Limiter, ["memory://"]]
+    for store in stores:
         with pytest.raises(StoreError, match="store"):
             Limiter(limit, store=store)
-    for clock in (5, object(), ManualClock, lambda: 0):
+    clocks: list[Any] = [5, object(), ManualClock, lambda: 0]
+    for clock in clocks:
         with pytest.raises(StoreError, match="clock"):
             Limiter(limit, clock=clock)

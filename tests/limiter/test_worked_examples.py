@@ -105,7 +105,7 @@ def test_a_queue_of_twenty(face, clock, first_release, first_us):
     ids=["nodelay", "burst", "delay=8"],
 )
 def test_nginx(face, clock, limit, waits):
-    """nginx rate=10r/s burst=20 admits 21 at once, delayed as nginx delays them."""
+    """Of nginx: rate=10r/s burst=20 admits 21 at once, delayed as nginx delays them."""
     limiter = face(limit, clock=clock)
     decisions = [limiter.hit("k") for _ in range(22)]
     assert [d.wait_us for d in decisions if d] == waits
@@ -113,7 +113,9 @@ def test_nginx(face, clock, limit, waits):
 
 
 def test_one_time_codes(face, clock):
-    """A log of five in ten minutes lets exactly five through; a fixed window up to twice that over a boundary."""
+    """A log of five in ten minutes lets exactly five through; a fixed window up to twice that over a
+    boundary.
+    """
     exact, window = face(SlidingLog(5, "10min"), clock=clock), face(FixedWindow(5, "10min"), clock=clock)
     clock.set(599)
     assert count(exact, 10) == count(window, 10) == 5

@@ -13,6 +13,7 @@ in one of five ways. With capacity C1 before and C2 after, and U in use:
     proportional  U * C2 / C1, rounded up       the same fraction is left. Bound: C1 + C2 + the rate.
     reset         0              a fresh key. Bound: C1 + C2 + the rate over the time.
 
+A key that is as fresh by the limit that wrote it has nothing to carry: a store may have forgotten it.
 Refunds of decisions made before the change return nothing.
 """
 
@@ -35,16 +36,19 @@ def carry(state: Any, law: AnyLaw, now_us: int, how: Carry = "strict") -> Any:
     before: AnyLaw = state.law
     if before == law:
         return state._replace(law=law)
+    since_us = state.busy_since_us + 1
+    own = before.advance(state, now_us)
+    if before.is_fresh(own):
+        return law.holding(0, own.at_us, since_us)
     if isinstance(state, LevelState) and isinstance(law, Level):
         used, at_us = _drained_slowly(state, law, now_us)
     else:
-        state = before.advance(state, now_us)
-        used, at_us = before.used(state), state.at_us
+        used, at_us = before.used(own), own.at_us
     if isinstance(state, LogState) and isinstance(law, Log) and how in ("strict", "keep_level"):
-        kept = law.advance(state._replace(law=law), now_us)
+        kept = law.advance(own._replace(law=law, busy_since_us=since_us), now_us)
         owed = _carried(law.used(kept), before.capacity, law.capacity, how) - law.used(kept)
         return law.spend(kept, owed)
-    return law.holding(_carried(used, before.capacity, law.capacity, how), at_us)
+    return law.holding(_carried(used, before.capacity, law.capacity, how), at_us, since_us)
 
 
 def _carried(used: int, before: int, after: int, how: Carry) -> int:

@@ -53,11 +53,14 @@ def must_write(outcome: Outcome, stored: Any) -> bool:
     """Whether the store must keep the outcome's state.
 
     It must after a charge. A refusal changes nothing, with two exceptions that grant nothing: a state
-    carried over to a changed limit, and one moved back after the clock stepped back far.
+    carried over to a changed limit, and one moved back after the clock stepped back far. Looking and
+    a cost of 0 write nothing at all.
     """
     if outcome.charged:
         return True
-    return stored is not None and (stored.law != outcome.limit.law or outcome.state.at_us < stored.at_us)
+    if stored is None or outcome.charge.cost == 0:
+        return False
+    return bool(stored.law != outcome.limit.law or outcome.state.at_us < stored.at_us)
 
 
 class Adjustment(NamedTuple):

@@ -74,7 +74,10 @@ class Decision:
     @property
     def binding(self) -> Outcome | None:
         """The outcome that this decision shows; None where no enforced limit took part."""
-        enforced = [outcome for outcome in self.outcomes if outcome.mode == "enforce"]
+        outcomes = self.outcomes
+        if len(outcomes) == 1 and outcomes[0].mode == "enforce":
+            return outcomes[0]
+        enforced = [outcome for outcome in outcomes if outcome.mode == "enforce"]
         if not self.allowed:
             return max((o for o in enforced if not o.allowed), key=_frees_in, default=None)
         return min(enforced, key=_requests_left, default=None)
@@ -140,6 +143,8 @@ class Decision:
     @property
     def wait_us(self) -> int:
         """Microseconds for which the admitted work is to be held: the longest that a queue asks for."""
+        if not self.allowed:
+            return 0
         return max((outcome.wait_us for outcome in self.outcomes if outcome.mode == "enforce"), default=0)
 
     @property
@@ -252,6 +257,11 @@ class HotDecision(Decision):
             return self._outcomes
 
     @property
+    def binding(self) -> Outcome:
+        """The only outcome there is."""
+        return self.outcomes[0]
+
+    @property
     def source(self) -> str:  # type: ignore[override]  # a slot of the general decision
         """Who decided: the store's name."""
         return self._raw[0].source
@@ -284,9 +294,9 @@ def _frees_in(outcome: Outcome) -> float:
     return float("inf") if us is None else us
 
 
-def _requests_left(outcome: Outcome) -> int:
-    """How many requests of this cost are left, rounded down."""
-    return outcome.left // (outcome.charge.cost or MILLI)
+def _requests_left(outcome: Outcome) -> float:
+    """How many requests of this cost are left, rounded down; of those that cost nothing, any number."""
+    return outcome.left // outcome.charge.cost if outcome.charge.cost else float("inf")
 
 
 def _rebuilt(

@@ -30,9 +30,9 @@ S = TypeVar("S")
 class Receipt(NamedTuple):
     """What a decision must remember so that part of it can be given back later.
 
-    `since_us` names the busy period or the window; a state with another one returns nothing. `mark`
-    and `given_back` are the level after the admission and what had been returned by then, in the
-    law's units; only the level family uses them.
+    `since_us` names the busy period; a state in another one returns nothing. `mark` and `given_back`
+    are the level after the admission and what had been returned by then, in the law's units; only the
+    level family uses them.
     """
 
     cost: int
@@ -74,8 +74,8 @@ class Law(Protocol[S]):
     def left(self, state: S) -> int:
         """Capacity minus what is used, in the law's units; negative while in debt."""
 
-    def wait_us(self, state: S, cost: int, now_us: int) -> int:
-        """How long the work just admitted is held, from `now_us` on. `state` is the one after it."""
+    def wait_us(self, state: S, cost: int, now_us: int, *, taken: bool) -> int:
+        """How long admitted work is held, from `now_us` on. `taken`: whether `state` counts it already."""
 
     def retry_after_us(self, state: S, cost: int, now_us: int) -> int | None:
         """How long after `now_us` a lone caller first passes: 0 if at once, None if never."""
@@ -93,8 +93,8 @@ class Law(Protocol[S]):
         DESIGN section 3; `full` returns all that is still there, which can buy a second burst.
         """
 
-    def holding(self, used: int, now_us: int) -> S:
-        """A state in which `used` thousandths count as spent at `now_us`."""
+    def holding(self, used: int, now_us: int, since_us: int) -> S:
+        """A state in which `used` thousandths count as spent at `now_us`, in the busy period `since_us`."""
 
 
 AnyLaw: TypeAlias = Law[Any]
@@ -103,6 +103,15 @@ AnyLaw: TypeAlias = Law[Any]
 def clock(at_us: int, now_us: int) -> int:
     """The instant that counts: never before the last one seen, unless the clock stepped back far."""
     return now_us if now_us >= at_us or at_us - now_us > STEP_US else at_us
+
+
+def begun_us(at_us: int, last_us: int) -> int:
+    """The name of a busy period that begins at `at_us`: that instant, or the first that is not taken yet.
+
+    A period begins where a fresh key is charged, where a clock stepped back far, and where a limit was
+    changed. No two of one key have the same name, so a receipt of an earlier one returns nothing.
+    """
+    return max(at_us, last_us + 1)
 
 
 def later(us: int, at_us: int, now_us: int) -> int:

@@ -21,15 +21,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidegate.core.law import EXACT, Receipt, clock, later
+from tidegate.core.law import EXACT, Receipt, begun_us, clock, later
 from tidegate.units import MILLI, div_ceil
 
 
 class LevelState(NamedTuple):
     """What is remembered of one key: the level at an instant, in units of `law`.
 
-    `busy_since_us` is the instant at which the level last left 0, and `given_back` what was returned
-    since then: both are there so that a late refund cannot buy a second burst.
+    `busy_since_us` is the instant at which the level last left 0 (`begun_us`), and `given_back` what was
+    returned since then: both are there so that a late refund cannot buy a second burst.
     """
 
     level: int
@@ -78,18 +78,20 @@ class Level:
     def advance(self, state: LevelState | None, now_us: int) -> LevelState:
         """Let time drain the level. A step back of the clock drains nothing; a long one moves `at` back."""
         if state is None:
-            return LevelState(0, now_us, now_us, 0, self)
+            return LevelState(0, now_us, now_us - 1, 0, self)
         level, at_us, busy_since_us, given_back, _ = state
         if now_us >= at_us:
             return LevelState(drained(level, self.p, now_us - at_us), now_us, busy_since_us, given_back, self)
         if clock(at_us, now_us) == at_us:
             return LevelState(level, at_us, busy_since_us, given_back, self)
-        return LevelState(level, now_us, now_us, 0, self)  # what was taken before cannot be refunded any more
+        return LevelState(
+            level, now_us, busy_since_us + 1, 0, self
+        )  # what was taken before is not refundable
 
     def fits(self, state: LevelState, cost: int, patience_us: int | None = None) -> bool:
         """Whether level + cost <= capacity, plus what drains while a patient caller waits (None: none)."""
         room = self.room
-        if patience_us:
+        if patience_us and cost <= self.capacity:
             room += self.p * min(patience_us, self.patience_us_most)
         return state.level + cost * self.grain <= room
 
@@ -97,7 +99,7 @@ class Level:
         """Raise the level by the cost; one that was 0 begins a new busy period. Cost 0 changes nothing."""
         level, at_us, busy_since_us, given_back, law = state
         if level == 0:
-            busy_since_us, given_back = at_us, 0
+            busy_since_us, given_back = begun_us(at_us, busy_since_us), 0
         return LevelState(level + cost * self.grain, at_us, busy_since_us, given_back, law)
 
     def overdraw(self, state: LevelState, cost: int, debt: int) -> LevelState:
@@ -118,9 +120,10 @@ class Level:
         """Capacity minus level in units; negative while in debt."""
         return self.room - state.level
 
-    def wait_us(self, state: LevelState, cost: int, now_us: int) -> int:
-        """How long until the work just admitted is covered: 0 unless patience made room for it."""
-        return later(self._drains_in_us(state.level - self.room), state.at_us, now_us)
+    def wait_us(self, state: LevelState, cost: int, now_us: int, *, taken: bool) -> int:
+        """How long until the admitted work is covered: 0 unless patience made room for it."""
+        level = state.level if taken else state.level + cost * self.grain
+        return later(self._drains_in_us(level - self.room), state.at_us, now_us)
 
     def retry_after_us(self, state: LevelState, cost: int, now_us: int) -> int | None:
         """The wait until the cost fits, rounded up to a microsecond; None if it never does."""
@@ -150,13 +153,13 @@ class Level:
             by_others = state.given_back - receipt.given_back - own
             undrained = max(receipt.cost * self.grain, receipt.mark - by_others)
             elapsed_us = max(0, state.at_us - receipt.at_us)
-            returned = min(returned, drained(undrained, self.p, elapsed_us))
+            returned = min(returned, max(0, drained(undrained, self.p, elapsed_us) - own))
         level, given_back = state.level - returned, state.given_back + returned
         return returned, state._replace(level=level, given_back=given_back)
 
-    def holding(self, used: int, now_us: int) -> LevelState:
-        """A level of `used` thousandths, in a busy period of its own."""
-        return LevelState(used * self.grain, now_us, now_us, 0, self)
+    def holding(self, used: int, now_us: int, since_us: int) -> LevelState:
+        """A level of `used` thousandths, in the busy period `since_us`."""
+        return LevelState(used * self.grain, now_us, since_us, 0, self)
 
     def _drains_in_us(self, units: int) -> int:
         return div_ceil(units, self.p) if units > 0 and self.p else 0
@@ -180,9 +183,10 @@ class Line(Level):
             return False
         return patience_us is None or self._hold_us(state.level, cost) <= patience_us
 
-    def wait_us(self, state: LevelState, cost: int, now_us: int) -> int:
-        """How long the work just admitted is held: until what counts ahead of it has drained."""
-        return later(self._hold_us(state.level - cost * self.grain, cost), state.at_us, now_us)
+    def wait_us(self, state: LevelState, cost: int, now_us: int, *, taken: bool) -> int:
+        """How long the admitted work is held: until what counts ahead of it has drained."""
+        ahead = state.level - cost * self.grain if taken else state.level
+        return later(self._hold_us(ahead, cost), state.at_us, now_us)
 
     def _hold_us(self, ahead: int, cost: int) -> int:
         return self._drains_in_us(ahead + self.own * cost * self.grain - self.free)

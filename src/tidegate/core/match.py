@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tidegate.core.keys import present
 from tidegate.errors import PolicyError
 
-Attributes: TypeAlias = Mapping[str, object]
+Attributes: TypeAlias = Mapping[str, Any]
 Pattern: TypeAlias = str | int | Collection[str | int | None] | None
 Test: TypeAlias = Callable[[Attributes], bool]
 

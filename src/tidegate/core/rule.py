@@ -7,7 +7,6 @@ override) is checked as it comes.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,6 +14,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from tidegate.core.carry import WAYS, Carry
+from tidegate.core.hooks import is_async
 from tidegate.core.keys import Key, key_of, keys_by
 from tidegate.core.law import EXACT
 from tidegate.core.limits import Limit, SlidingLog
@@ -117,7 +117,7 @@ class Rule:
                 f"match is {self.match!r}; write a mapping of attributes, such as {{'method': 'POST'}}"
             )
         for hook in (self.cost, self.overrides):
-            if inspect.iscoroutinefunction(hook):
+            if is_async(hook):
                 raise self._error(
                     "cost and overrides are asked inside the decision; give plain functions, not async ones"
                 )
@@ -160,13 +160,7 @@ class Rule:
         except CostError as error:
             raise self._error(str(error)) from None
         if self.limit is not None:
-            check_cost(self.limit, thousandths, self.name)
-            if thousandths > self.limit.law.capacity:
-                capacity = decimal_text(Fraction(self.limit.capacity))
-                raise CostTooLarge(
-                    f"rule {self.name!r}: cost {cost} is above the capacity {capacity} and could never "
-                    "pass; raise the capacity or lower the cost"
-                )
+            check_constant(self.limit, thousandths, self.name)
         return thousandths
 
     def _compiled_limit(self) -> Callable[[Attributes, Key], Limit] | None:
@@ -224,4 +218,15 @@ def check_cost(limit: Limit, cost: int, rule: str) -> None:
     if cost % MILLI and isinstance(limit, SlidingLog):
         raise CostError(
             f"rule {rule!r}: cost {decimal_text(Fraction(cost, MILLI))}; a sliding log counts whole tokens"
+        )
+
+
+def check_constant(limit: Limit, cost: int, rule: str) -> None:
+    """Raise CostError for a cost, in thousandths, that is known beforehand and could never pass."""
+    check_cost(limit, cost, rule)
+    if cost > limit.law.capacity:
+        capacity = decimal_text(Fraction(limit.capacity))
+        raise CostTooLarge(
+            f"rule {rule!r}: cost {decimal_text(Fraction(cost, MILLI))} is above the capacity {capacity} "
+            "and could never pass; raise the capacity or lower the cost"
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from tidegate.core.law import Receipt, clock
+from tidegate.core.law import Receipt, begun_us, clock
 from tidegate.units import div_ceil
 
 
@@ -42,6 +42,7 @@ class FixedState(NamedTuple):
 
     counted: int
     at_us: int
+    busy_since_us: int
     start_us: int
     end_us: int
     law: Fixed
@@ -58,12 +59,14 @@ class Fixed:
 
     def advance(self, state: FixedState | None, now_us: int) -> FixedState:
         """The count of the window that is now; 0 once a new one has begun."""
-        at_us = now_us if state is None else clock(state.at_us, now_us)
-        if state is not None and at_us >= state.at_us and at_us < state.end_us:
-            return FixedState(state.counted, at_us, state.start_us, state.end_us, self)
-        start_us, end_us = self.calendar.window(at_us)
-        kept = state.counted if state is not None and at_us < state.at_us else 0
-        return FixedState(kept, at_us, start_us, end_us, self)
+        if state is None:
+            return self.holding(0, now_us, now_us - 1)
+        at_us = clock(state.at_us, now_us)
+        if at_us < state.at_us:
+            return self.holding(state.counted, at_us, state.busy_since_us + 1)
+        if at_us < state.end_us:
+            return state._replace(at_us=at_us, law=self)
+        return self.holding(0, at_us, state.busy_since_us)
 
     def fits(self, state: FixedState, cost: int, patience_us: int | None = None) -> bool:
         """Whether count + cost <= capacity. Windows know no patience: what does not fit now is refused."""
@@ -71,11 +74,13 @@ class Fixed:
 
     def spend(self, state: FixedState, cost: int) -> FixedState:
         """Count the cost in this window."""
-        return state._replace(counted=state.counted + cost)
+        since_us = state.busy_since_us if state.counted else begun_us(state.at_us, state.busy_since_us)
+        return state._replace(counted=state.counted + cost, busy_since_us=since_us)
 
     def overdraw(self, state: FixedState, cost: int, debt: int) -> FixedState:
         """Count the cost, at most to `debt` above the capacity; the next window owes nothing."""
-        return state._replace(counted=max(state.counted, min(state.counted + cost, self.capacity + debt)))
+        after = self.spend(state, cost)
+        return after._replace(counted=min(after.counted, max(state.counted, self.capacity + debt)))
 
     def is_fresh(self, state: FixedState) -> bool:
         """Whether nothing was counted in this window."""
@@ -89,7 +94,7 @@ class Fixed:
         """What this window still admits, in thousandths."""
         return self.capacity - state.counted
 
-    def wait_us(self, state: FixedState, cost: int, now_us: int) -> int:
+    def wait_us(self, state: FixedState, cost: int, now_us: int, *, taken: bool) -> int:
         """0: admitted work runs at once."""
         return 0
 
@@ -104,19 +109,19 @@ class Fixed:
         return state.end_us - now_us if state.counted else 0
 
     def receipt(self, state: FixedState, cost: int) -> Receipt:
-        """The window in which the cost was counted."""
-        return Receipt(cost, state.at_us, state.start_us)
+        """The busy period in which the cost was counted; it ends with its window."""
+        return Receipt(cost, state.at_us, state.busy_since_us)
 
     def give_back(
         self, state: FixedState, receipt: Receipt, units: int, *, own: int, full: bool
     ) -> tuple[int, FixedState]:
         """Uncount it, if its window is still the current one."""
-        returned = min(units, state.counted) if state.start_us == receipt.since_us else 0
+        returned = min(units, state.counted) if state.busy_since_us == receipt.since_us else 0
         return returned, state._replace(counted=state.counted - returned)
 
-    def holding(self, used: int, now_us: int) -> FixedState:
+    def holding(self, used: int, now_us: int, since_us: int) -> FixedState:
         """The window of `now_us` with `used` thousandths counted."""
-        return FixedState(used, now_us, *self.calendar.window(now_us), self)
+        return FixedState(used, now_us, since_us, *self.calendar.window(now_us), self)
 
 
 class SlidingState(NamedTuple):
@@ -125,6 +130,7 @@ class SlidingState(NamedTuple):
     before: int
     counted: int
     at_us: int
+    busy_since_us: int
     start_us: int
     law: Sliding
 
@@ -150,16 +156,16 @@ class Sliding:
 
     def advance(self, state: SlidingState | None, now_us: int) -> SlidingState:
         """Turn to the window that is now: what was counted in the one before it is weighed."""
-        at_us = now_us if state is None else clock(state.at_us, now_us)
-        start_us = at_us - at_us % self.length_us
         if state is None:
-            return SlidingState(0, 0, at_us, start_us, self)
-        before, count, seen_us, seen_start_us, _ = state
-        if start_us == seen_start_us or at_us < seen_us:
-            return SlidingState(before, count, at_us, start_us, self)
-        return SlidingState(
-            count if start_us - seen_start_us == self.length_us else 0, 0, at_us, start_us, self
-        )
+            return self.holding(0, now_us, now_us - 1)
+        at_us = clock(state.at_us, now_us)
+        if at_us < state.at_us:  # moved back: what the counters weighed counts as spent in the window of now
+            return self.holding(self.used(state), at_us, state.busy_since_us + 1)
+        start_us = self._start_us(at_us)
+        if start_us == state.start_us:
+            return state._replace(at_us=at_us, law=self)
+        before = state.counted if start_us - state.start_us == self.length_us else 0
+        return SlidingState(before, 0, at_us, state.busy_since_us, start_us, self)
 
     def fits(self, state: SlidingState, cost: int, patience_us: int | None = None) -> bool:
         """Whether the estimate + cost <= capacity. Windows know no patience."""
@@ -167,12 +173,15 @@ class Sliding:
 
     def spend(self, state: SlidingState, cost: int) -> SlidingState:
         """Count the cost in this window."""
-        return state._replace(counted=state.counted + cost)
+        since_us = state.busy_since_us
+        if self.is_fresh(state):
+            since_us = begun_us(state.at_us, since_us)
+        return state._replace(counted=state.counted + cost, busy_since_us=since_us)
 
     def overdraw(self, state: SlidingState, cost: int, debt: int) -> SlidingState:
         """Count the cost, at most until the estimate is `debt` above the capacity."""
         most = max(0, self.capacity + debt - self.used(state))
-        return state._replace(counted=state.counted + min(cost, most))
+        return self.spend(state, min(cost, most))
 
     def is_fresh(self, state: SlidingState) -> bool:
         """Whether nothing was counted in either window."""
@@ -187,7 +196,7 @@ class Sliding:
         """Capacity minus the estimate, in thousandths."""
         return self.capacity - self.used(state)
 
-    def wait_us(self, state: SlidingState, cost: int, now_us: int) -> int:
+    def wait_us(self, state: SlidingState, cost: int, now_us: int, *, taken: bool) -> int:
         """0: admitted work runs at once."""
         return 0
 
@@ -211,21 +220,27 @@ class Sliding:
         return state.start_us + windows * self.length_us - now_us
 
     def receipt(self, state: SlidingState, cost: int) -> Receipt:
-        """The window in which the cost was counted."""
-        return Receipt(cost, state.at_us, state.start_us)
+        """The instant, which tells the window, and the busy period."""
+        return Receipt(cost, state.at_us, state.busy_since_us)
 
     def give_back(
         self, state: SlidingState, receipt: Receipt, units: int, *, own: int, full: bool
     ) -> tuple[int, SlidingState]:
         """Uncount it in the window it was counted in, if that one still weighs."""
-        if receipt.since_us == state.start_us:
+        if receipt.since_us != state.busy_since_us:
+            return 0, state
+        counted_in_us = self._start_us(receipt.at_us)
+        if counted_in_us == state.start_us:
             returned = min(units, state.counted)
             return returned, state._replace(counted=state.counted - returned)
-        if receipt.since_us == state.start_us - self.length_us:
+        if counted_in_us == state.start_us - self.length_us:
             returned = min(units, state.before)
             return returned, state._replace(before=state.before - returned)
         return 0, state
 
-    def holding(self, used: int, now_us: int) -> SlidingState:
+    def holding(self, used: int, now_us: int, since_us: int) -> SlidingState:
         """The window of `now_us` with `used` thousandths counted."""
-        return SlidingState(0, used, now_us, now_us - now_us % self.length_us, self)
+        return SlidingState(0, used, now_us, since_us, self._start_us(now_us), self)
+
+    def _start_us(self, at_us: int) -> int:
+        return at_us - at_us % self.length_us

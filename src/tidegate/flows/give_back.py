@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from tidegate.core.compose import Adjustment
 from tidegate.core.decision import Decision
-from tidegate.core.outcome import Outcome
+from tidegate.core.outcome import Charge, Outcome
+from tidegate.core.rule import check_cost
 from tidegate.flows.port import Setting
 from tidegate.units import MILLI, Number, milli
 
@@ -51,11 +52,12 @@ async def settle(setting: Setting, decision: Decision, actual: Number) -> Fracti
 
 
 async def _give_back(setting: Setting, decision: Decision, part: int | None) -> Fraction:
+    charged = [o for o in decision.outcomes if o.charged and not (part is not None and o.charge.own_price)]
+    for outcome in charged:
+        check_cost(outcome.limit, part or 0, outcome.rule)
     claims: list[Adjustment] = []
     with setting.lock:
-        for outcome in decision.outcomes:
-            if not outcome.charged or (part is not None and outcome.charge.own_price):
-                continue
+        for outcome in charged:
             grain = outcome.limit.law.grain
             own = decision.returned.get(outcome.rule, 0)
             wanted = outcome.charge.cost if part is None else part
@@ -74,17 +76,33 @@ async def _give_back(setting: Setting, decision: Decision, part: int | None) -> 
 
 async def _charge_on_top(setting: Setting, decision: Decision, more: int) -> Fraction:
     charged = [outcome for outcome in decision.outcomes if outcome.charged and not outcome.charge.own_price]
-    claims = [_adjustment(setting, outcome, more * outcome.limit.law.grain, 0) for outcome in charged]
+    for outcome in charged:
+        check_cost(outcome.limit, more, outcome.rule)
+    claims = [
+        _adjustment(setting, outcome, more * _in_force(setting, outcome).limit.law.grain, 0)
+        for outcome in charged
+    ]
     changed = await setting.port.adjust(claims, setting.instant_us())
     return min(_tokens(claim, units) for claim, units in zip(claims, changed, strict=True))
 
 
-def _adjustment(setting: Setting, outcome: Outcome, units: int, own: int) -> Adjustment:
+def _in_force(setting: Setting, outcome: Outcome) -> Charge:
+    """The charge under the limit that its key has by now.
+
+    A limit that a function chose stays as it was, for the attributes that it was asked with are gone.
+    """
     rule = setting.policy.get(outcome.rule)
-    capacity = outcome.limit.law.capacity
-    debt = capacity if rule is None or rule.debt is None else rule.debt
+    if rule is None or rule.limit is None or callable(rule.overrides):
+        return outcome.charge
+    limit = rule.limit if rule.limit_for is None else rule.limit_for({}, outcome.charge.key)
+    return outcome.charge._replace(limit=limit)
+
+
+def _adjustment(setting: Setting, outcome: Outcome, units: int, own: int) -> Adjustment:
+    rule, charge = setting.policy.get(outcome.rule), _in_force(setting, outcome)
+    debt = charge.limit.law.capacity if rule is None or rule.debt is None else rule.debt
     full = rule is not None and rule.give_back == "full"
-    return Adjustment(outcome.charge, outcome.receipt, units, own, full, debt)
+    return Adjustment(charge, outcome.receipt, units, own, full, debt)
 
 
 def _tokens(claim: Adjustment, units: int) -> Fraction:

@@ -27,7 +27,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -214,18 +213,19 @@ def _form(names: Names, say: Callable[[int], str] | None = None) -> Form:
     state, policy = names.state, names.policy
 
     def items(decision: Decision, binding: Outcome) -> Pairs:
+        policies, start = listing(decision, binding)
         said_us = binding.reset_after_us if decision.allowed else binding.retry_after_us
-        text = f'"{_escaped(binding.charge.rule)}";{remaining}={_bounded(binding.remaining)}'
+        text = f"{start}{_bounded(binding.remaining)}"
         if said_us:
             text = f"{text};{reset}={header_seconds(said_us)}"
-        return [(policy, listing(decision, binding)), (state, text)]
+        return [(policy, policies), (state, text)]
 
     def dictionary(decision: Decision, binding: Outcome) -> Pairs:
         reset_us = _reset_us(decision, binding)
         text = f"{quota}={_bounded(binding.limit.quota)}, {remaining}={_bounded(binding.remaining)}"
         if reset_us is not None:
             text += f", {reset}={say(reset_us)}"
-        return [(policy, listing(decision, binding)), (state, text)]
+        return [(policy, listing(decision, binding)[0]), (state, text)]
 
     def triple(decision: Decision, binding: Outcome) -> Pairs:
         reset_us = _reset_us(decision, binding)
@@ -235,9 +235,9 @@ def _form(names: Names, say: Callable[[int], str] | None = None) -> Form:
             pairs.append((reset, say(reset_us)))
         if names.listed:
             if policy:
-                pairs.append((policy, listing(decision, binding)))
+                pairs.append((policy, listing(decision, binding)[0]))
             else:
-                pairs[0] = (quota, f"{allowance}, {listing(decision, binding)}")
+                pairs[0] = (quota, f"{allowance}, {listing(decision, binding)[0]}")
         return pairs
 
     return {"items": items, "dictionary": dictionary, "triple": triple}[names.shape]
@@ -260,34 +260,36 @@ def _as_date(wall_clock_s: Callable[[], float]) -> Callable[[int], str]:
     return lambda after_us: str(header_seconds(round(wall_clock_s() * US_PER_S) + after_us))
 
 
-def _policies(names: Names) -> Callable[[Decision, Outcome], str]:
-    """A function from a decision to the list of its limits, each text made once and kept.
+def _policies(names: Names) -> Callable[[Decision, Outcome], tuple[str, str]]:
+    """A function from a decision to the list of its limits and the start of the binding one's item.
 
-    The texts are kept by the identity of the limit (which the entry keeps alive), since hashing a
-    limit costs more than writing it. Limits made anew for every call only empty the store often.
+    The texts are made once and kept by the identity of the limit (which the entry keeps alive), since
+    hashing a limit costs more than writing it. Limits made anew for every call only empty the store often.
     """
-    kept: dict[tuple[str, int], tuple[Limit, str]] = {}
+    kept: dict[tuple[str, int], tuple[str, str, Limit]] = {}
 
-    def text(outcome: Outcome) -> str:
+    def texts(outcome: Outcome) -> tuple[str, str, Limit]:
         charge = outcome.charge
         limit = charge.limit
-        place = (charge.rule, id(limit))
-        entry = kept.get(place)
+        entry = kept.get((charge.rule, id(limit)))
         if entry is None:
             if len(kept) >= _CACHED_MAX:
                 kept.clear()
-            entry = kept[place] = (limit, _policy_item(names, charge.rule, limit))
-        return entry[1]
+            start = f'"{_escaped(charge.rule)}";{names.remaining}='
+            entry = (_policy_item(names, charge.rule, limit), start, limit)
+            kept[charge.rule, id(limit)] = entry
+        return entry
 
-    def listing(decision: Decision, binding: Outcome) -> str:
+    def listing(decision: Decision, binding: Outcome) -> tuple[str, str]:
+        item, start, _ = texts(binding)
         outcomes = decision.outcomes
         if len(outcomes) == 1:
-            return text(binding)
+            return item, start
         shown = [outcome for outcome in outcomes if outcome.mode == "enforce"]
         if len(shown) > POLICIES_MAX:
             others = [outcome for outcome in shown if outcome is not binding]
             shown = [binding, *others][:POLICIES_MAX]
-        return ", ".join([text(outcome) for outcome in shown])
+        return ", ".join([texts(outcome)[0] for outcome in shown]), start
 
     return listing
 
@@ -301,7 +303,6 @@ def _policy_item(names: Names, rule: str, limit: Limit) -> str:
     )
 
 
-@lru_cache(maxsize=_CACHED_MAX)
 def _escaped(rule: str) -> str:
     return policy_name(rule).replace("\\", "\\\\").replace('"', '\\"')
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidegate.errors import PolicyError
 from tidegate.http.attributes import Attributes, Source
-from tidegate.http.fields import EXPOSE, Draft, Legacy, Pairs, field_names, field_writer, merge_fields
+from tidegate.http.fields import EXPOSE, Draft, Legacy, Pairs, Writer, field_names, field_writer, merge_fields
 from tidegate.http.keys import check_range
 from tidegate.http.problem import Answer, line_too_long, refusal
 from tidegate.units import Duration, duration_us
@@ -48,10 +48,12 @@ class Guard:
         self._limiter = limiter
         self._policy, self._by_key_alone = limiter.policy, _looks_at_key_alone(limiter.policy)
         self._deny_status = deny_status
-        self._writer = field_writer(draft, legacy, wall_clock_s=wall_clock_s)
         self._wall_clock_s = wall_clock_s
-        self._exposed: Pairs = [(EXPOSE, ", ".join(field_names(draft, legacy)))] if expose else []
-        self.names = frozenset((*field_names(draft, legacy), *(name for name, _ in self._exposed)))
+        writer, names = field_writer(draft, legacy, wall_clock_s=wall_clock_s), field_names(draft, legacy)
+        self.pairs = _exposing(writer, names) if expose else writer
+        """The fields that go with an answer under a decision."""
+        self.names = frozenset((*names, EXPOSE) if expose else names)
+        """The names of all fields that may be written."""
         self.hold_us_max = 0 if hold_max == 0 else duration_us(hold_max, "hold_max")
 
     def address_is_enough(self) -> bool:
@@ -71,20 +73,21 @@ class Guard:
                 return decision.wait_us
         return 0
 
-    def pairs(self, decision: Decision) -> Pairs:
-        """The fields that go with an answer under `decision`."""
-        pairs = self._writer(decision)
-        return [*pairs, *self._exposed] if self._exposed and pairs else pairs
-
     def merged(self, theirs: Sequence[tuple[str, str]], ours: Pairs) -> Pairs:
         """The application's fields with ours, where both may have set some of the same."""
         return merge_fields(theirs, ours, now_s=self._wall_clock_s())
 
-    def refused(self, decision: Decision, own: Answer | None = None) -> Answer:
-        """The whole answer to a refused request; `own` is what the application would rather say."""
-        answer = own
-        if answer is None:
+    def refused(self, decision: Decision, own: object = None) -> Answer:
+        """The whole answer to a refused request; `own` is what the application would rather say.
+
+        Raises TypeError if that is no `Answer`: a broken hook must not look like an answer.
+        """
+        if own is None:
             answer = refusal(decision, shared=self._is_shared(decision.rule), deny_status=self._deny_status)
+        elif isinstance(own, Answer):
+            answer = own
+        else:
+            raise TypeError(f"the on_refused hook returned {own!r}; it must return an Answer or None")
         return answer._replace(headers=self.merged(answer.headers, self.pairs(decision)))
 
     def held_too_long(self, decision: Decision) -> Answer:
@@ -95,6 +98,17 @@ class Guard:
     def _is_shared(self, name: str) -> bool:
         """Whether the rule counts everybody together."""
         return any(rule.name == name and not rule.by for rule in self._limiter.policy.rules)
+
+
+def _exposing(writer: Writer, names: Sequence[str]) -> Writer:
+    """A writer that lets scripts on other origins read what it writes."""
+    exposed = (EXPOSE, ", ".join(names))
+
+    def write(decision: Decision) -> Pairs:
+        pairs = writer(decision)
+        return [*pairs, exposed] if pairs else pairs
+
+    return write
 
 
 def _looks_at_key_alone(policy: Policy) -> bool:

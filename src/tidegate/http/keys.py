@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tidegate.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -33,6 +33,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 UNIX = "unix"  # the word for "a peer on a UNIX socket" in a list of trusted proxies
 _TAIL = 8192  # characters of a header that are looked at, from the right
 _ENTRY = 128  # the longest entry that can be an address: quotes, brackets, a zone and a port included
+_REMEMBERED = 256  # characters of the longest line whose answer is kept
 _CACHED_MAX = 4096
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _PORT = re.compile(r":[0-9]{1,5}")
@@ -61,6 +62,7 @@ class ClientAddress:
     hops_max: int = 32
     _masks: tuple[tuple[int, int, int], ...] = field(init=False, repr=False, compare=False)
     _unix: bool = field(init=False, repr=False, compare=False)
+    _clients: dict[tuple[str | None, str], str | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.trusted, str):
@@ -75,6 +77,7 @@ class ClientAddress:
         check_range("ipv6_prefix", self.ipv6_prefix, 1, 128)
         check_range("hops_max", self.hops_max, 1, 1000)
         object.__setattr__(self, "_unix", UNIX in entries)
+        object.__setattr__(self, "_clients", {})  # answers already found, emptied when it is full
         networks = [_network(entry) for entry in entries if entry != UNIX]
         masks = tuple((net.version, int(net.netmask), int(net.network_address)) for net in networks)
         object.__setattr__(self, "_masks", masks)
@@ -87,13 +90,27 @@ class ClientAddress:
         """
         if peer is not None and not peer.strip():
             peer = None
-        if not self.trusted or not lines or not self._names_proxy(peer):
+        if not self.trusted or not lines:
             return self._name(peer) if peer else None
+        if len(lines) > 1 or len(lines[0]) > _REMEMBERED:
+            return self._walked(peer, lines)
+        asked = (peer, lines[0])
+        client = self._clients.get(asked)
+        if client is None:
+            client = self._walked(peer, lines)
+            if len(self._clients) >= _CACHED_MAX:
+                self._clients.clear()
+            self._clients[asked] = client
+        return client
+
+    def _walked(self, peer: str | None, lines: Sequence[str]) -> str | None:
+        """The client, found by walking from the peer over the trusted hops."""
         client = peer
-        for hop in self._hops(lines):
-            client = hop
-            if not self._names_proxy(hop):
-                break
+        if self._names_proxy(peer):
+            for hop in self._hops(lines):
+                client = hop
+                if not self._names_proxy(hop):
+                    break
         return self._name(client) if client else None
 
     def trusts(self, peer: str | None) -> bool:
@@ -102,7 +119,10 @@ class ClientAddress:
 
     def _hops(self, lines: Sequence[str]) -> Iterator[str]:
         """The valid hops from the right, ending before the first entry that is no address."""
-        entries = _forwarded_for(lines) if self.header == "forwarded" else _entries(lines)
+        if self.header == "forwarded":
+            entries: Iterator[str] = map(_for_of, _parts(lines, _comma_outside_quotes))
+        else:
+            entries = _parts(lines, _comma)
         for _, entry in zip(range(self.hops_max), entries, strict=False):
             if _parsed(entry) is None:
                 return
@@ -122,8 +142,8 @@ class ClientAddress:
         return _grouped(hop, self.ipv4_prefix, self.ipv6_prefix)
 
 
-def _entries(lines: Sequence[str]) -> Iterator[str]:
-    """The parts between the commas of all lines, from the right, at most `_TAIL` characters in all."""
+def _parts(lines: Sequence[str], comma_before: Callable[[str, int], int]) -> Iterator[str]:
+    """The parts between the commas of all lines, from the right, out of `_TAIL` characters at most."""
     left = _TAIL
     for line in reversed(lines):
         tail = line[-left:]
@@ -131,7 +151,7 @@ def _entries(lines: Sequence[str]) -> Iterator[str]:
         left -= len(tail)
         end = len(tail)
         while True:
-            comma = tail.rfind(",", 0, end)
+            comma = comma_before(tail, end)
             if comma < 0 and cut:
                 return  # the left end is missing, so this part is not known whole
             yield tail[comma + 1 : end].strip(" \t")
@@ -142,32 +162,17 @@ def _entries(lines: Sequence[str]) -> Iterator[str]:
             return
 
 
-def _forwarded_for(lines: Sequence[str]) -> Iterator[str]:
-    """The `for=` of each element of `Forwarded`, from the right; "" where there is none or it is malformed.
-
-    Read backwards, since what a client wrote further left may hold an open quote: read forwards, that
-    quote would swallow the element that the proxy appended.
-    """
-    left = _TAIL
-    for line in reversed(lines):
-        tail = line[-left:]
-        cut = len(tail) < len(line)
-        left -= len(tail)
-        end = len(tail)
-        while True:
-            comma = _comma_outside_quotes(tail, end)
-            if comma < 0 and cut:
-                return
-            yield _for_of(tail[comma + 1 : end])
-            if comma < 0:
-                break
-            end = comma
-        if left <= 0:
-            return
+def _comma(text: str, end: int) -> int:
+    """The position of the last comma before `end`, or -1."""
+    return text.rfind(",", 0, end)
 
 
 def _comma_outside_quotes(text: str, end: int) -> int:
-    """The position of the last comma before `end` that is in no quoted string, or -1."""
+    """The same for `Forwarded`, not counting commas in quoted strings.
+
+    It reads backwards, since what a client wrote further left may hold an open quote: read forwards,
+    that quote would swallow the element that the proxy appended.
+    """
     quoted = False
     place = end
     while True:
@@ -194,7 +199,6 @@ def _for_of(element: str) -> str:
     if len(element) > 4 * _ENTRY:
         return ""
     found, place = "", 0
-    element = element.strip(" \t")
     while place < len(element):
         pair = _PAIR.match(element, place)
         if pair is None:

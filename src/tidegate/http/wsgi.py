@@ -19,7 +19,7 @@ from http import HTTPStatus
 from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tidegate.errors import PolicyError
+from tidegate.errors import InvalidKey, PolicyError
 from tidegate.http.attributes import Request, added
 from tidegate.http.charge import STATUS_OF_ERROR, STATUS_OF_LEAVING, ChargeHook
 from tidegate.http.guard import MARK, AttributesSetting, Guard, attributes_setting, check_hook, is_async
@@ -123,7 +123,12 @@ class RateLimitMiddleware:
             caller = asked["address"]
         cost = _plain("cost", self._cost(environ)) if callable(self._cost) else self._cost
         verb: Callable[..., Any] = self._limiter.hit if self._charge is None else self._limiter.reserve
-        taken = verb(asked, cost, caller=caller)
+        try:
+            taken = verb(asked, cost, caller=caller)
+        except InvalidKey:  # another thread has just put a policy in force that looks at more
+            if asked is not caller or self._guard.address_is_enough():
+                raise
+            taken = verb({"key": caller, "address": caller}, cost, caller=caller)
         decision: Decision = taken if self._charge is None else taken.decision
         if marks is None:
             marks = environ[MARK] = {}

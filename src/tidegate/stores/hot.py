@@ -55,7 +55,7 @@ class Parts(NamedTuple):
     store: MemoryStore
     bound: HotBinding
     law: Level
-    slow: Callable[..., Any]
+    slow: Callable[..., Decision]
 
 
 def compiled(rule: Rule, store: object, desk: TicketDesk, slow: Callable[..., Decision]) -> Compiled | None:
@@ -131,10 +131,10 @@ def _compiled_hit(parts: Parts) -> tuple[Callable[..., Decision], Callable[[], N
             at_ns += gone_us * 1_000
         elif gone_us < -STEP_US:
             return slow(key, cost, caller=caller)
-        if level > 0:
-            busy_since_ns, given_back = cell.busy_since_ns, cell.given_back
-        else:
-            level, busy_since_ns, given_back = 0, at_ns, 0
+        busy_since_ns, given_back = cell.busy_since_ns, cell.given_back
+        if level <= 0:  # the same as begun_us
+            level = given_back = 0
+            busy_since_ns = at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000
         after = level + units
         allowed = after <= room
         if allowed:
@@ -182,10 +182,10 @@ def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable
             if gone_us > 0:
                 level -= p * gone_us
                 at_ns += gone_us * 1_000
-            if level > 0:
-                busy_since_ns, given_back = cell.busy_since_ns, cell.given_back
-            else:
-                level, busy_since_ns, given_back = 0, at_ns, 0
+            busy_since_ns, given_back = cell.busy_since_ns, cell.given_back
+            if level <= 0:
+                level = given_back = 0
+                busy_since_ns = at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000
             after = level + cost * q
             allowed = after <= room
             if allowed:

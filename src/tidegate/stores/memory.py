@@ -126,10 +126,14 @@ class MemoryStore:
         if None in stored:
             outcomes = self._as_room_allows(charges, stored, outcomes, now_us, take)
         for table, outcome, state in zip(tables, outcomes, stored, strict=True):
-            if must_write(outcome, state) or (state is not None and state.law is not outcome.limit.law):
+            if take and must_write(outcome, state):
                 if state is None:
                     table.look(LOOKED_AT_EACH_TIME, now_us)
                 table.keep(outcome.charge.key, outcome.state)
+            elif state is not None and state.law is not outcome.limit.law and state.law == outcome.limit.law:
+                table.keep(
+                    outcome.charge.key, state._replace(law=outcome.limit.law)
+                )  # known by the compiled path
         return outcomes
 
     def _adjust(self, adjustments: Sequence[Adjustment], now_us: int | None) -> list[int]:

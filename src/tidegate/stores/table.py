@@ -74,7 +74,7 @@ class Table:
         """Make a key fresh; it is forgotten when it is looked at."""
         state = self.state(key)
         if state is not None:
-            self.keep(key, state.law.advance(None, state.at_us))
+            self.keep(key, state.law.holding(0, state.at_us, state.busy_since_us))
 
     def look(self, count: int, now_us: int, spare: Key | None = None) -> int:
         """Look at so many keys and forget the fresh ones, `spare` aside; how many were forgotten."""

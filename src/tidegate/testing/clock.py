@@ -1,4 +1,4 @@
-"""For tests of code that uses tidegate: a clock that moves only when told to."""
+"""A clock that moves only when it is told to, so that no test has to wait for time to pass."""
 
 from __future__ import annotations
 
