@@ -143,8 +143,6 @@ class Decision:
     @property
     def wait_us(self) -> int:
         """Microseconds for which the admitted work is to be held: the longest that a queue asks for."""
-        if not self.allowed:
-            return 0
         return max((outcome.wait_us for outcome in self.outcomes if outcome.mode == "enforce"), default=0)
 
     @property
@@ -294,9 +292,10 @@ def _frees_in(outcome: Outcome) -> float:
     return float("inf") if us is None else us
 
 
-def _requests_left(outcome: Outcome) -> float:
-    """How many requests of this cost are left, rounded down; of those that cost nothing, any number."""
-    return outcome.left // outcome.charge.cost if outcome.charge.cost else float("inf")
+def _requests_left(outcome: Outcome) -> tuple[bool, int]:
+    """How many such requests are left; a limit that is charged nothing comes last, by what it has left."""
+    cost = outcome.charge.cost
+    return cost == 0, outcome.left // (cost or 1)
 
 
 def _rebuilt(

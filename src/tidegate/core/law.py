@@ -74,8 +74,8 @@ class Law(Protocol[S]):
     def left(self, state: S) -> int:
         """Capacity minus what is used, in the law's units; negative while in debt."""
 
-    def wait_us(self, state: S, cost: int, now_us: int, *, taken: bool) -> int:
-        """How long admitted work is held, from `now_us` on. `taken`: whether `state` counts it already."""
+    def wait_us(self, state: S, cost: int, now_us: int) -> int:
+        """How long the work just admitted is held, from `now_us` on. `state` is the one after it."""
 
     def retry_after_us(self, state: S, cost: int, now_us: int) -> int | None:
         """How long after `now_us` a lone caller first passes: 0 if at once, None if never."""

@@ -86,7 +86,7 @@ class Log:
         """Capacity minus what counts, in thousandths."""
         return self.capacity - self.used(state)
 
-    def wait_us(self, state: LogState, cost: int, now_us: int, *, taken: bool) -> int:
+    def wait_us(self, state: LogState, cost: int, now_us: int) -> int:
         """0: admitted work runs at once."""
         return 0
 

@@ -94,7 +94,7 @@ class Fixed:
         """What this window still admits, in thousandths."""
         return self.capacity - state.counted
 
-    def wait_us(self, state: FixedState, cost: int, now_us: int, *, taken: bool) -> int:
+    def wait_us(self, state: FixedState, cost: int, now_us: int) -> int:
         """0: admitted work runs at once."""
         return 0
 
@@ -196,7 +196,7 @@ class Sliding:
         """Capacity minus the estimate, in thousandths."""
         return self.capacity - self.used(state)
 
-    def wait_us(self, state: SlidingState, cost: int, now_us: int, *, taken: bool) -> int:
+    def wait_us(self, state: SlidingState, cost: int, now_us: int) -> int:
         """0: admitted work runs at once."""
         return 0
 
