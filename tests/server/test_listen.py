@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,10 +30,19 @@ GET = b"GET /auth HTTP/1.1\r\nHost: a\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server as it is."""
+    yield from _running(tmp_path_factory.mktemp("listen"), "")
+
+
+@pytest.fixture(scope="module")
+def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server that gives a request three tenths of a second to arrive."""
-    folder = tmp_path_factory.mktemp("listen")
+    yield from _running(tmp_path_factory.mktemp("hurried"), QUICK)
+
+
+def _running(folder: Path, before: str) -> Iterator[Running]:
     (folder / "policy.yaml").write_text(POLICY)
-    with server(folder, folder / "policy.yaml", before=QUICK) as running:
+    with server(folder, folder / "policy.yaml", before=before) as running:
         yield running
         assert running.stop() == 0
         assert running.complaints() == "", "a stranger's request is no news"
@@ -180,10 +190,10 @@ def test_a_head_that_does_not_end_is_cut_off(running: Running):
         GET + b"GET /auth HTT",
     ],
 )
-def test_who_is_too_slow_is_closed(beginning: bytes, running: Running):
+def test_who_is_too_slow_is_closed(beginning: bytes, hurried: Running):
     """A connection whose request does not arrive in time is closed, however far it has come."""
     began_s = time.monotonic()
-    with connected(running) as connection:
+    with connected(hurried) as connection:
         connection.sendall(beginning)
 
         received = rest_of(connection)
@@ -199,22 +209,22 @@ def drip(connection: socket.socket) -> None:
         time.sleep(0.05)
 
 
-def test_who_drips_is_closed(running: Running):
+def test_who_drips_is_closed(hurried: Running):
     """A byte now and then does not keep a request alive beyond its time."""
-    with connected(running) as connection:
+    with connected(hurried) as connection:
         connection.sendall(b"GET /auth HTTP/1.1\r\nHost: a\r\nX-Slow: ")
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
             drip(connection)
 
 
-def test_a_quiet_connection_is_kept(running: Running):
+def test_a_quiet_connection_is_kept(hurried: Running):
     """A client that has been answered may rest longer than a request may take to arrive."""
-    with connected(running) as connection:
+    with connected(hurried) as connection:
         connection.sendall(GET)
         assert answers(connection, 1) == [200]
         until_s = time.monotonic() + 1.6
         while time.monotonic() < until_s:
-            assert running.get("/healthz")[0] == 200
+            assert hurried.get("/healthz")[0] == 200
         connection.sendall(GET)
         assert answers(connection, 1) == [200]
 

@@ -9,6 +9,7 @@ for a reload. None of them ends it in between.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable
@@ -93,6 +94,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # what has been loaded stays; looking through it again and again would hold requests up
         self._hangups.begin()
         self._on_started()
 
