@@ -1,1 +1,1 @@
-"""What a decision costs in process, beside other libraries and a hand-written bucket: `python -m benchmarks`."""
+"""What a decision costs in process, beside other libraries and a bucket by hand: `python -m benchmarks`."""

@@ -22,16 +22,20 @@ what is left, when to come back and why. Windows are not buckets. See benchmarks
 def main(arguments: list[str]) -> int:
     """Run the parts that were asked for, by default all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; by default all")
-    parser.add_argument("--quick", action="store_true", help="few and short rounds: a look, not a measurement")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; by default all"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few and short rounds: a look, not a measurement"
+    )
     parser.add_argument("--rounds", type=int, help="how many rounds, by default 15, with --quick 3")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="NAME", help="contenders whose name contains one of these"
     )
     given = parser.parse_args(arguments)
-    unknown = set(given.parts) - set(PARTS)
-    if unknown:
-        parser.error(f"no part is called {sorted(unknown)[0]!r}; there are {', '.join(PARTS)}")
+    for part in given.parts:
+        if part not in PARTS:
+            parser.error(f"no part is called {part!r}; there are {', '.join(PARTS)}")
     rounds, scale = given.rounds or (3 if given.quick else 15), 10 if given.quick else 1
     cpu = pin()
     print(description(DISTRIBUTIONS))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from tidegate import Limiter, Rate, TokenBucket
@@ -57,7 +58,7 @@ def floor(load: Load) -> Decide:
                 buckets[key] = [burst - 1.0, at]
                 return True
             tokens = bucket[0] + (at - bucket[1]) * rate
-            if tokens > burst:
+            if tokens > burst:  # noqa: PLR1730  # a call of min() would slow the floor down
                 tokens = burst
             bucket[1] = at
             if tokens >= 1.0:
@@ -86,33 +87,29 @@ def slow_twin(load: Load) -> Decide:
 
 def token_bucket(load: Load) -> Decide:
     """token-bucket: pure Python, no lock."""
-    import token_bucket as library
-
+    library: Any = import_module("token_bucket")
     return library.Limiter(load.tokens / load.period_s, load.burst, library.MemoryStorage()).consume
 
 
 def limits_fixed(load: Load) -> Decide:
     """The library limits with a fixed window of burst / rate seconds."""
-    import limits.storage
-    import limits.strategies
-
-    strategy = limits.strategies.FixedWindowRateLimiter(limits.storage.MemoryStorage())
-    return partial(strategy.hit, limits.RateLimitItemPerSecond(load.burst, load.window_s))
+    library: Any = import_module("limits")
+    strategies: Any = import_module("limits.strategies")
+    strategy = strategies.FixedWindowRateLimiter(import_module("limits.storage").MemoryStorage())
+    return partial(strategy.hit, library.RateLimitItemPerSecond(load.burst, load.window_s))
 
 
 def limits_sliding(load: Load) -> Decide:
     """The library limits with its sliding window of two counters."""
-    import limits.storage
-    import limits.strategies
-
-    strategy = limits.strategies.SlidingWindowCounterRateLimiter(limits.storage.MemoryStorage())
-    return partial(strategy.hit, limits.RateLimitItemPerSecond(load.burst, load.window_s))
+    library: Any = import_module("limits")
+    strategies: Any = import_module("limits.strategies")
+    strategy = strategies.SlidingWindowCounterRateLimiter(import_module("limits.storage").MemoryStorage())
+    return partial(strategy.hit, library.RateLimitItemPerSecond(load.burst, load.window_s))
 
 
 def throttled(using: str, load: Load) -> Decide:
     """throttled-py; its store forgets above 1024 keys unless told otherwise."""
-    import throttled as library
-
+    library: Any = import_module("throttled")
     limit = library.Throttled(
         using=using,
         quota=library.per_duration(timedelta(seconds=load.period_s), load.tokens, load.burst),
@@ -123,14 +120,14 @@ def throttled(using: str, load: Load) -> Decide:
 
 def pyrate(load: Load) -> Decide:
     """pyrate-limiter's token bucket: it has one bucket object a key, kept by a factory."""
-    import pyrate_limiter as library
-    from pyrate_limiter.clocks import MonotonicClock
-
+    library: Any = import_module("pyrate_limiter")
+    clocks: Any = import_module("pyrate_limiter.clocks")
     rate = library.Rate(load.tokens, load.period_s * 1000, burst=load.burst)
 
-    class Factory(library.BucketFactory):  # type: ignore[misc]  # the library is not installed for the checks
+    class Factory(library.BucketFactory):  # type: ignore[misc]  # it is only there when it is installed
         def __init__(self) -> None:
-            self.clock, self.buckets = MonotonicClock(), {}
+            self.clock = clocks.MonotonicClock()
+            self.buckets: dict[str, Any] = {}
 
         def wrap_item(self, name: str, weight: int = 1) -> Any:
             return library.RateItem(name, self.clock.now(), weight=weight)
@@ -147,9 +144,8 @@ def pyrate(load: Load) -> Decide:
 
 def floodgate(load: Load) -> Decide:
     """floodgate-rs: native code, fixed windows."""
-    from floodgate import FixedMapping
-
-    trigger = FixedMapping(load.burst, timedelta(seconds=load.window_s)).trigger
+    library: Any = import_module("floodgate")
+    trigger = library.FixedMapping(load.burst, timedelta(seconds=load.window_s)).trigger
     return lambda key: trigger(key) is None
 
 

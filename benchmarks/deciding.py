@@ -14,7 +14,7 @@ from tidegate.stores.memory import MemoryStore
 ALLOWED = Load(1_000_000, 1, 1_000_000_000)
 REFUSED = Load(1, 1000, 1)
 LASTING = Load(1, 1000, 1_000)
-"""So slow that no key is fresh again while it is measured: a fresh key would be forgotten, and touched first again."""
+"""So slow that no key is fresh again while it is measured; a fresh one would be forgotten."""
 
 
 def works(load: Load, work_on: Callable[[Decide], Work], only: Iterable[str]) -> dict[str, Work]:
@@ -122,7 +122,9 @@ def awaited_works(load: Load, times: int) -> dict[str, Work]:
     import asyncio
 
     hit = compiled(load)
-    asynchronous = AsyncLimiter(TokenBucket(load.burst, Rate(load.tokens, load.period_s)), store=MemoryStore())
+    asynchronous = AsyncLimiter(
+        TokenBucket(load.burst, Rate(load.tokens, load.period_s)), store=MemoryStore()
+    )
     bare = floor(load)
 
     async def nothing(key: str) -> None: ...

@@ -14,7 +14,7 @@ import tidegate
 
 
 def pin() -> int | None:
-    """Run on one processor from now on, the last one allowed; its number, or None where that cannot be done."""
+    """Run on one processor from now on, the last one allowed; its number, or None if that cannot be done."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     last = max(os.sched_getaffinity(0))

@@ -26,7 +26,9 @@ def run(keys: int, only: Iterable[str]) -> None:
         return
     width = max(len(contender.name) for contender in CONTENDERS)
     for contender in CONTENDERS:
-        if contender.name == "tidegate, slow twin" or (only and not any(part in contender.name for part in only)):
+        if contender.name == "tidegate, slow twin" or (
+            only and not any(part in contender.name for part in only)
+        ):
             continue
         told = _in_a_process(contender.name, keys)
         print(f"  {contender.name:{width}} {told}")

@@ -68,7 +68,9 @@ def asgi(application: Any, times: int) -> Work:
 def wsgi(application: Any, times: int) -> Work:
     """So many requests through a WSGI application."""
 
-    def start_response(status: str, headers: list[tuple[str, str]], error: Any = None) -> Callable[[bytes], None]:
+    def start_response(
+        status: str, headers: list[tuple[str, str]], error: Any = None
+    ) -> Callable[[bytes], None]:
         return lambda data: None
 
     def work() -> int:

@@ -46,8 +46,8 @@ def measure(works: Mapping[str, Work], floor: str | None, rounds: int) -> list[M
     gc.collect()
     gc.freeze()
     for _ in range(rounds):
-        for name in taken:
-            taken[name].append(timed(works[name]))
+        for name, times in taken.items():
+            times.append(timed(works[name]))
     gc.unfreeze()
     base = taken.get(floor) if floor is not None else None
     return [_measured(name, times, base) for name, times in taken.items()]

@@ -286,6 +286,59 @@ class HotDecision(Decision):
         return ""
 
 
+class TogetherDecision(Decision):
+    """A decision of several limits as the compiled path leaves it: outcomes are made when one is read."""
+
+    __slots__ = ("_offset_ns", "_read", "_rows")
+
+    def __init__(
+        self,
+        rows: list[tuple[Any, ...]],
+        *,
+        allowed: bool,
+        source: str,
+        desk: TicketDesk,
+        caller: Hashable,
+        offset_ns: int,
+    ) -> None:
+        self._rows = rows
+        self._read: tuple[Outcome, ...] | None = None
+        self._offset_ns = offset_ns
+        self.allowed = allowed
+        self.source = source
+        self.returned = {}
+        self._named = ""
+        self._desk = desk
+        self._caller = caller
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What each rule said, in the order of the policy."""
+        if self._read is None:
+            self._read = tuple([self._outcome(*row) for row in self._rows])
+        return self._read
+
+    def _outcome(
+        self,
+        rule: Any,
+        limit: Limit,
+        key: Key,
+        cost: int,
+        own_price: bool,
+        before: tuple[int, int, int, int],
+        after: tuple[int, int, int, int],
+        gone_us: int,
+        fits: bool,
+        cell: object,
+    ) -> Outcome:
+        charged = fits and self.allowed
+        level, at_ns, busy_since_ns, given_back = after if charged else before
+        at_us, busy_since_us = (at_ns + self._offset_ns) // 1_000, (busy_since_ns + self._offset_ns) // 1_000
+        state = LevelState(level, at_us, busy_since_us, given_back, cast(Level, limit.law))
+        charge = Charge(rule.name, key, limit, cost, rule.mode, rule.carry, own_price)
+        return Outcome(charge, fits, charged, state, at_us + min(0, gone_us))
+
+
 def _frees_in(outcome: Outcome) -> float:
     """What orders refusals: never comes last of all. Ties keep the order of the policy."""
     us = outcome.retry_after_us

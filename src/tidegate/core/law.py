@@ -11,7 +11,8 @@ The life of a request under a law:
 
 Costs are whole thousandths of a token. Instants are whole microseconds of the store's clock; one
 that lies before the last is normal: up to `STEP_US` it counts as no time passed, and beyond that the
-state is moved back with what is used kept, so that no key is locked for long and none gains credit.
+state is moved back with what is used kept, so that no key is locked for long and none gains credit. A
+fresh state has no last instant: it equals that of a key never seen, whenever it is looked at.
 """
 
 from __future__ import annotations

@@ -61,6 +61,8 @@ class Fixed:
         """The count of the window that is now; 0 once a new one has begun."""
         if state is None:
             return self.holding(0, now_us, now_us - 1)
+        if state.counted == 0:
+            return self.holding(0, now_us, state.busy_since_us)
         at_us = clock(state.at_us, now_us)
         if at_us < state.at_us:
             return self.holding(state.counted, at_us, state.busy_since_us + 1)
@@ -158,6 +160,8 @@ class Sliding:
         """Turn to the window that is now: what was counted in the one before it is weighed."""
         if state is None:
             return self.holding(0, now_us, now_us - 1)
+        if self.is_fresh(state):
+            return self.holding(0, now_us, state.busy_since_us)
         at_us = clock(state.at_us, now_us)
         if at_us < state.at_us:  # moved back: what the counters weighed counts as spent in the window of now
             return self.holding(self.used(state), at_us, state.busy_since_us + 1)
