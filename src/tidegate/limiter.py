@@ -103,9 +103,7 @@ class _LimiterBase:
         self._setting, self._compiled = setting, fast
 
     def _compile(self, policy: Policy) -> Compiled | None:
-        if len(policy) != 1 or not self._uses_store_clock:
-            return None
-        return compiled(policy.rules[0], self.store, self._desk, self._slow_hit)
+        return compiled(policy, self.store, self._desk, self._slow_hit) if self._uses_store_clock else None
 
     def _slow_hit(self, key: CallKey, cost: Number = 1, *, caller: Hashable = None) -> Decision:
         """What the compiled path does not know; where there is one, the port never suspends."""

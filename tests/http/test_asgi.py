@@ -13,6 +13,7 @@ from tests.http.asgi_calls import App, bucket, call, call_async, scope_of
 from tests.http.noted import noting_limiter
 from tidegate import AsyncLimiter, Limiter, Policy, Rule, TokenBucket
 from tidegate.http.asgi import RateLimitMiddleware
+from tidegate.http.attributes import Attributes
 from tidegate.http.keys import ClientAddress
 
 Middleware: Any = RateLimitMiddleware  # untyped: wrong settings are tested too
@@ -84,6 +85,14 @@ def test_preflights_are_free_and_plain_options_are_not():
     assert call(limited, method="OPTIONS").status == 429
     assert call(limited, method="OPTIONS", headers={"Origin": "https://a.example"}).status == 429
     assert call(limited, headers=preflight).status == 429
+
+
+def test_an_attributes_object_can_be_given():
+    """Sources and proxies may be put together beforehand, and shared by several middlewares."""
+    attributes = Attributes({"key": {"header": "X-Key"}}, client=ClientAddress(["203.0.113.0/24"]))
+    limited = Middleware(App(), bucket(1), attributes=attributes)
+
+    assert [call(limited, headers={"X-Key": key}).status for key in ("a", "a", "b")] == [200, 429, 200]
 
 
 def test_preflights_can_be_counted():

@@ -133,6 +133,11 @@ def test_one_host_has_one_name(host: str, name: str | None):
     assert Attributes().of(ask(host=host))["host"] == name
 
 
+def test_a_peer_with_a_long_name_is_shortened():
+    """A server that gives a name instead of an address cannot make a key too long."""
+    assert len(Attributes().of(ask(peer="x" * 9_000))["key"] or "") == 289
+
+
 def test_ipv6_peers_are_grouped_in_key_and_address():
     """C170: both attributes name the network."""
     values = Attributes().of(ask(peer="2001:db8::1"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -261,3 +263,39 @@ def test_many_lines_are_bounded_too():
     """C172: five thousand header lines cost no more than the hops that are read."""
     assert BEHIND.of("10.0.0.1", ["203.0.113.7"] + ["10.0.0.2"] * 5_000) == "10.0.0.2"
     assert FORWARDED.of("10.0.0.1", ["for=203.0.113.7"] + ["for=10.0.0.2"] * 5_000) == "10.0.0.2"
+
+
+def test_what_is_cut_off_by_the_bound_is_not_guessed():
+    """C172: an entry whose left end lies beyond the bound is not taken for an address."""
+    padded = "203.0.113.7" + "," + " " * 8_185 + "10.0.0.2"
+    beyond = "1" + "203.0.113.7, " + "10.0.0.2, " * 818 + "10.0.0.22"
+
+    assert BEHIND.of("10.0.0.1", [padded]) == "10.0.0.1"
+    assert ClientAddress(PROXIES, hops_max=1000).of("10.0.0.1", [beyond]) == "10.0.0.2"
+    assert FORWARDED.of("10.0.0.1", [f"for=203.0.113.7;x={'y' * 9_000}"]) == "10.0.0.1"
+    assert FORWARDED.of("10.0.0.1", [f"for=203.0.113.7;x={'y' * 600}"]) == "10.0.0.1"
+    assert FORWARDED.of("10.0.0.1", [f"for=203.0.113.7;x={'y' * 400}"]) == "203.0.113.7"
+
+
+def test_hops_have_a_bound_of_their_own():
+    """C172: behind more trusted hops than are walked, the last one seen is the client."""
+    one = ClientAddress(PROXIES, hops_max=1)
+
+    assert one.of("10.0.0.1", ["203.0.113.7, 10.0.0.2"]) == "10.0.0.2"
+
+
+def test_answers_that_are_kept_have_a_bound():
+    """Any number of made-up lines leaves the answers right and their number small."""
+    client = ClientAddress(PROXIES)
+    found = [client.of("10.0.0.1", [f"198.51.100.{n}, 203.0.{n % 256}.{n // 256}"]) for n in range(10_000)]
+
+    assert found == [f"203.0.{n % 256}.{n // 256}" for n in range(10_000)]
+    assert len(client._clients) <= 4096
+
+
+def test_it_can_be_copied_and_compared():
+    """Equal settings are equal, and a used one pickles."""
+    again = pickle.loads(pickle.dumps(BEHIND))
+
+    assert again == BEHIND == ClientAddress(list(PROXIES))
+    assert again.of("10.0.0.1", ["203.0.113.7"]) == "203.0.113.7"

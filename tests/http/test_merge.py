@@ -61,6 +61,7 @@ DATE = formatdate(NOW_S + 100, usegmt=True)
         ("5", "120", "120"),
         ("120", "120", "120"),
         (DATE, "5", DATE),
+        (DATE, "100", DATE),
         (DATE, "101", "101"),
         (formatdate(NOW_S - 100, usegmt=True), "5", "5"),
         ("Sunday, 06-Nov-94 08:49:37 GMT", "5", "5"),

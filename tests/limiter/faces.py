@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from tidegate import AsyncLimiter, Limiter
+from tidegate.drive import run_blocking
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ def awaited(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Awaited:
-    """An AsyncLimiter whose methods are awaited here, each call in a new event loop."""
+    """An AsyncLimiter whose methods are awaited here; over an embedded store no call needs an event loop."""
 
     def __init__(self, kind: type[AsyncLimiter], *given: Any, **named: Any) -> None:
         self.limiter = kind(*given, **named)
@@ -44,7 +45,7 @@ class Awaited:
         found = getattr(self.limiter, name)
         if not asyncio.iscoroutinefunction(found):
             return found
-        return lambda *given, **named: _awaited_thing(awaited(found(*given, **named)))
+        return lambda *given, **named: _awaited_thing(run_blocking(found(*given, **named)))
 
 
 class AwaitedReservation:
@@ -58,10 +59,10 @@ class AwaitedReservation:
         return bool(self.reservation)
 
     def settle(self, actual: Any) -> Any:
-        return awaited(self.reservation.settle(actual))
+        return run_blocking(self.reservation.settle(actual))
 
     def cancel(self) -> Any:
-        return awaited(self.reservation.cancel())
+        return run_blocking(self.reservation.cancel())
 
 
 def _awaited_thing(result: Any) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -19,10 +20,10 @@ def racing() -> Iterator[None]:
         sys.setswitchinterval(interval)
 
 
-def together(works: list[Callable[[], object]]) -> list[object]:
+def together(works: Sequence[Callable[..., object]]) -> list[Any]:
     """What the works return, each in a thread of its own, all begun at the same moment."""
     start = threading.Barrier(len(works))
-    results: list[object] = [None] * len(works)
+    results: list[Any] = [None] * len(works)
     errors: list[BaseException] = []
 
     def run(place: int) -> None:

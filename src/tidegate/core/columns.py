@@ -61,6 +61,9 @@ class Decisions:
     def __bool__(self) -> bool:
         raise TypeError("many decisions are neither true nor false; use all(d.allowed) or any(d.allowed)")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Decisions, (self._decisions,)
+
     def __repr__(self) -> str:
         return f"<Decisions: {sum(self.allowed)} of {len(self)} allowed>"
 
@@ -91,9 +94,6 @@ class HotDecisions(Decisions):
         if self._read is None:
             self._read = tuple(map(_decision, self._allowed, self._made))
         return self._read
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Decisions, (self._decisions,)
 
 
 def _decision(allowed: bool, parts: Any) -> Decision:

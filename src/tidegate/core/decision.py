@@ -74,7 +74,10 @@ class Decision:
     @property
     def binding(self) -> Outcome | None:
         """The outcome that this decision shows; None where no enforced limit took part."""
-        enforced = [outcome for outcome in self.outcomes if outcome.mode == "enforce"]
+        outcomes = self.outcomes
+        if len(outcomes) == 1 and outcomes[0].mode == "enforce":
+            return outcomes[0]
+        enforced = [outcome for outcome in outcomes if outcome.mode == "enforce"]
         if not self.allowed:
             return max((o for o in enforced if not o.allowed), key=_frees_in, default=None)
         return min(enforced, key=_requests_left, default=None)
@@ -140,8 +143,6 @@ class Decision:
     @property
     def wait_us(self) -> int:
         """Microseconds for which the admitted work is to be held: the longest that a queue asks for."""
-        if not self.allowed:
-            return 0
         return max((outcome.wait_us for outcome in self.outcomes if outcome.mode == "enforce"), default=0)
 
     @property
@@ -254,6 +255,11 @@ class HotDecision(Decision):
             return self._outcomes
 
     @property
+    def binding(self) -> Outcome:
+        """The only outcome there is."""
+        return self.outcomes[0]
+
+    @property
     def source(self) -> str:  # type: ignore[override]  # a slot of the general decision
         """Who decided: the store's name."""
         return self._raw[0].source
@@ -280,15 +286,69 @@ class HotDecision(Decision):
         return ""
 
 
+class TogetherDecision(Decision):
+    """A decision of several limits as the compiled path leaves it: outcomes are made when one is read."""
+
+    __slots__ = ("_offset_ns", "_read", "_rows")
+
+    def __init__(
+        self,
+        rows: list[tuple[Any, ...]],
+        *,
+        allowed: bool,
+        source: str,
+        desk: TicketDesk,
+        caller: Hashable,
+        offset_ns: int,
+    ) -> None:
+        self._rows = rows
+        self._read: tuple[Outcome, ...] | None = None
+        self._offset_ns = offset_ns
+        self.allowed = allowed
+        self.source = source
+        self.returned = {}
+        self._named = ""
+        self._desk = desk
+        self._caller = caller
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What each rule said, in the order of the policy."""
+        if self._read is None:
+            self._read = tuple([self._outcome(*row) for row in self._rows])
+        return self._read
+
+    def _outcome(
+        self,
+        rule: Any,
+        limit: Limit,
+        key: Key,
+        cost: int,
+        own_price: bool,
+        before: tuple[int, int, int, int],
+        after: tuple[int, int, int, int],
+        gone_us: int,
+        fits: bool,
+        cell: object,
+    ) -> Outcome:
+        charged = fits and self.allowed
+        level, at_ns, busy_since_ns, given_back = after if charged else before
+        at_us, busy_since_us = (at_ns + self._offset_ns) // 1_000, (busy_since_ns + self._offset_ns) // 1_000
+        state = LevelState(level, at_us, busy_since_us, given_back, cast(Level, limit.law))
+        charge = Charge(rule.name, key, limit, cost, rule.mode, rule.carry, own_price)
+        return Outcome(charge, fits, charged, state, at_us + min(0, gone_us))
+
+
 def _frees_in(outcome: Outcome) -> float:
     """What orders refusals: never comes last of all. Ties keep the order of the policy."""
     us = outcome.retry_after_us
     return float("inf") if us is None else us
 
 
-def _requests_left(outcome: Outcome) -> float:
-    """How many requests of this cost are left, rounded down; of those that cost nothing, any number."""
-    return outcome.left // outcome.charge.cost if outcome.charge.cost else float("inf")
+def _requests_left(outcome: Outcome) -> tuple[bool, int]:
+    """How many such requests are left; a limit that is charged nothing comes last, by what it has left."""
+    cost = outcome.charge.cost
+    return cost == 0, outcome.left // (cost or 1)
 
 
 def _rebuilt(

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tidegate.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -119,7 +119,10 @@ class ClientAddress:
 
     def _hops(self, lines: Sequence[str]) -> Iterator[str]:
         """The valid hops from the right, ending before the first entry that is no address."""
-        entries = _forwarded_for(lines) if self.header == "forwarded" else _entries(lines)
+        if self.header == "forwarded":
+            entries: Iterator[str] = map(_for_of, _parts(lines, _comma_outside_quotes))
+        else:
+            entries = _parts(lines, _comma)
         for _, entry in zip(range(self.hops_max), entries, strict=False):
             if _parsed(entry) is None:
                 return
@@ -139,8 +142,8 @@ class ClientAddress:
         return _grouped(hop, self.ipv4_prefix, self.ipv6_prefix)
 
 
-def _entries(lines: Sequence[str]) -> Iterator[str]:
-    """The parts between the commas of all lines, from the right, at most `_TAIL` characters in all."""
+def _parts(lines: Sequence[str], comma_before: Callable[[str, int], int]) -> Iterator[str]:
+    """The parts between the commas of all lines, from the right, out of `_TAIL` characters at most."""
     left = _TAIL
     for line in reversed(lines):
         tail = line[-left:]
@@ -148,7 +151,7 @@ def _entries(lines: Sequence[str]) -> Iterator[str]:
         left -= len(tail)
         end = len(tail)
         while True:
-            comma = tail.rfind(",", 0, end)
+            comma = comma_before(tail, end)
             if comma < 0 and cut:
                 return  # the left end is missing, so this part is not known whole
             yield tail[comma + 1 : end].strip(" \t")
@@ -159,32 +162,17 @@ def _entries(lines: Sequence[str]) -> Iterator[str]:
             return
 
 
-def _forwarded_for(lines: Sequence[str]) -> Iterator[str]:
-    """The `for=` of each element of `Forwarded`, from the right; "" where there is none or it is malformed.
-
-    Read backwards, since what a client wrote further left may hold an open quote: read forwards, that
-    quote would swallow the element that the proxy appended.
-    """
-    left = _TAIL
-    for line in reversed(lines):
-        tail = line[-left:]
-        cut = len(tail) < len(line)
-        left -= len(tail)
-        end = len(tail)
-        while True:
-            comma = _comma_outside_quotes(tail, end)
-            if comma < 0 and cut:
-                return
-            yield _for_of(tail[comma + 1 : end])
-            if comma < 0:
-                break
-            end = comma
-        if left <= 0:
-            return
+def _comma(text: str, end: int) -> int:
+    """The position of the last comma before `end`, or -1."""
+    return text.rfind(",", 0, end)
 
 
 def _comma_outside_quotes(text: str, end: int) -> int:
-    """The position of the last comma before `end` that is in no quoted string, or -1."""
+    """The same for `Forwarded`, not counting commas in quoted strings.
+
+    It reads backwards, since what a client wrote further left may hold an open quote: read forwards,
+    that quote would swallow the element that the proxy appended.
+    """
     quoted = False
     place = end
     while True:
@@ -211,7 +199,6 @@ def _for_of(element: str) -> str:
     if len(element) > 4 * _ENTRY:
         return ""
     found, place = "", 0
-    element = element.strip(" \t")
     while place < len(element):
         pair = _PAIR.match(element, place)
         if pair is None:

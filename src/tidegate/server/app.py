@@ -42,6 +42,7 @@ from tidegate.server.verdict import verdict
 
 if TYPE_CHECKING:
     from tidegate.core.decision import Decision
+    from tidegate.http.problem import Answer as Refusal
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -138,13 +139,16 @@ class App:
         """Answer a request; an ASGI application is called so."""
         kind = scope["type"]
         if kind == "http":
-            answer = await self._answer(scope, receive)
-            if answer is not None:
-                await send(
-                    {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
-                )
-                body = b"" if scope["method"] == "HEAD" else answer.body
-                await send({"type": "http.response.body", "body": body})
+            try:
+                answer = await self._handler(scope["path"], scope["method"])(scope, receive)
+            except ProblemError as problem:
+                self.metrics.failed(problem.cause)
+                answer = problem.answer()
+            except ClientLeftError:
+                return
+            status, headers, body = answer
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
         elif kind == "lifespan":
             await self._live(receive, send)
         elif kind == "websocket":
@@ -157,17 +161,8 @@ class App:
             if message["type"] == "lifespan.shutdown":
                 return
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
-        """The answer to a request; None if nobody waits for it any more."""
-        try:
-            return await self._handler(scope["path"], scope["method"])(scope, receive)
-        except ProblemError as problem:
-            self.metrics.failed(problem.cause)
-            return problem.answer()
-        except ClientLeftError:
-            return None
-
     def _handler(self, path: str, method: str) -> Handler:
+        """What answers at this path. Raises ProblemError for an unknown one (404) and a wrong method (405)."""
         route = self._routes.get(path)
         if route is None:
             known = ", ".join(self._routes)
@@ -191,14 +186,12 @@ class App:
         values = settings.attributes.of(request)
         decision = self._decided(values, 1, values["address"])
         if not decision.allowed:
-            status, pairs, body = guard.refused(decision)
-            return _with_status(deny or status, pairs, body)
+            return _refused(guard.refused(decision), deny)
         wait_us = guard.hold_us(decision)
         if wait_us:
             if wait_us > guard.hold_us_max:
                 self._limiter.refund(decision)
-                status, pairs, body = guard.held_too_long(decision)
-                return _with_status(deny or status, pairs, body)
+                return _refused(guard.held_too_long(decision), deny)
             self.metrics.held += 1
             try:
                 await self._sleep(decision.wait)
@@ -225,34 +218,34 @@ class App:
     def _told(self, value: object) -> dict[str, Any]:
         asked = question(value)
         if asked.peek:
-            return verdict(self._asked(self._limiter.peek, asked.attributes, asked.cost))
+            try:
+                return verdict(self._limiter.peek(asked.attributes, asked.cost))
+            except Exception as error:  # noqa: BLE001  # told apart below
+                raise self._problem(error, asked.cost) from error
         decision = self._decided(asked.attributes, asked.cost, asked.caller)
         return verdict(decision, self._in_force.guard.pairs)
 
     def _decided(self, attributes: object, cost: float, caller: Hashable) -> Decision:
-        """The decision, counted and timed."""
+        """The decision, counted and timed. Raises ProblemError where there is none."""
         started_s = self._clock_s()
-        decision: Decision = self._asked(self._limiter.hit, attributes, cost, caller=caller)
+        try:
+            decision = self._limiter.hit(attributes, cost, caller=caller)
+        except Exception as error:  # noqa: BLE001  # told apart below
+            raise self._problem(error, cost) from error
         self.metrics.decided(decision, self._clock_s() - started_s)
         return decision
 
-    def _asked(self, verb: Callable[..., Any], attributes: object, cost: float, **more: Hashable) -> Any:
-        """What the limiter says. Raises ProblemError, whose cause is the request, the policy or the store."""
-        try:
-            return verb(attributes, cost, **more)
-        except InvalidKey as error:
-            raise ProblemError(400, f"{error}.") from None
-        except CostError as error:
-            if cost != int(cost):  # a log counts whole tokens; every other cost has been checked
-                raise ProblemError(400, f"{error}.") from None
-            raise self._broken_policy() from error
-        except StoreError as error:
+    def _problem(self, error: Exception, cost: float = 0) -> ProblemError:
+        """Whose fault it is that there is no decision: the caller's is explained, the others are only logged."""
+        if isinstance(error, InvalidKey):
+            return ProblemError(400, f"{error}.")
+        if isinstance(error, CostError) and cost != int(
+            cost
+        ):  # a log counts whole tokens; all else is checked
+            return ProblemError(400, f"{error}.")
+        if isinstance(error, StoreError):
             self._complain("the store did not answer")
-            raise ProblemError(503, "The store does not answer.", cause="store") from error
-        except Exception as error:  # whatever a function of the policy raises: the caller is not told
-            raise self._broken_policy() from error
-
-    def _broken_policy(self) -> ProblemError:
+            return ProblemError(503, "The store does not answer.", cause="store")
         self._complain("a cost or override function of the policy failed")
         return ProblemError(500, "The policy could not be applied to this request.", cause="policy")
 
@@ -271,7 +264,11 @@ class App:
             raise ProblemError(
                 400, 'Send {"attributes": {...}}, as in the requests that are to be forgotten.'
             )
-        self._asked(lambda attributes, _: self._limiter.reset(attributes), attributes_in(value), 0)
+        attributes = attributes_in(value)
+        try:
+            self._limiter.reset(attributes)
+        except Exception as error:
+            raise self._problem(error) from error
         return json_answer({"reset": True})
 
     async def _reload_now(self, scope: Scope, receive: Receive) -> Answer:
@@ -311,7 +308,8 @@ class App:
     # --- looking ---
 
     async def _page(self, scope: Scope, receive: Receive) -> Answer:
-        body = page(self._limiter.policy, self._limiter.store)
+        # In a thread: to say a thousand rules in words takes half a second, and others want to be decided.
+        body = await asyncio.to_thread(page, self._limiter.policy, self._limiter.store)
         return made(200, "text/html; charset=utf-8", body, PAGE_HEADERS)
 
     async def _health(self, scope: Scope, receive: Receive) -> Answer:
@@ -364,11 +362,12 @@ def _options(query: bytes) -> tuple[int | None, str | None]:
     return int(deny), found.get("via")
 
 
-def _with_status(status: int, pairs: list[tuple[str, str]], body: bytes) -> Answer:
-    """The answer to a refused request, with this status in the body as well."""
-    problem = json.loads(body)
-    if problem["status"] != status:
-        problem["status"] = status
+def _refused(answer: Refusal, deny: int | None) -> Answer:
+    """The answer to a refused request, with another status in the head and in the body if it is asked for."""
+    status, pairs, body = answer
+    if deny is not None and deny != status:
+        problem = json.loads(body)
+        problem["status"] = status = deny
         body = json.dumps(problem, separators=(",", ":")).encode("ascii")
         pairs = [(name, str(len(body)) if name == "Content-Length" else value) for name, value in pairs]
     return Answer(status, encoded(pairs), body)

@@ -1,4 +1,5 @@
 """The compiled path: `hit` of one limit of the level family on the embedded store, as one closure.
+Policies of several such rules have theirs in `together.py`.
 
 It is the fast twin of `MemoryStore.decide` for a policy of a single rule, and both run the same tests.
 What it does not know (a new key, a changed limit, a clock that stepped back far, an unusual cost or
@@ -26,9 +27,11 @@ from tidegate.core.keys import CallKey
 from tidegate.core.law import STEP_US
 from tidegate.core.level import Level
 from tidegate.core.outcome import Charge
+from tidegate.core.policy import Policy
 from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
 from tidegate.stores.memory import MemoryStore
+from tidegate.stores.together import compiled_together, knows
 from tidegate.units import Number
 
 STEP_NS = STEP_US * 1_000
@@ -58,17 +61,31 @@ class Parts(NamedTuple):
     slow: Callable[..., Decision]
 
 
-def compiled(rule: Rule, store: object, desk: TicketDesk, slow: Callable[..., Decision]) -> Compiled | None:
-    """The fast twins of a policy of this only rule, or None if it has none on this store.
+def compiled(
+    policy: Policy, store: object, desk: TicketDesk, slow: Callable[..., Decision]
+) -> Compiled | None:
+    """The fast twins of a policy, or None if it has none on this store.
 
     `slow` decides whatever is out of the ordinary, and every instant is the store's own.
     """
-    law = None if rule.limit is None else rule.limit.law
-    if not HAS_GLOBAL_LOCK or type(store) is not MemoryStore or not isinstance(law, Level):
+    if type(store) is not MemoryStore or not knows(policy):
         return None
-    if rule.mode != "enforce" or len(rule.by) != 1 or rule.cost is not None or rule.overrides is not None:
-        return None
+    if HAS_GLOBAL_LOCK and len(policy) == 1 and _is_simple(policy.rules[0]):
+        return _compiled_rule(policy.rules[0], store, desk, slow)
+    hit, retire = compiled_together(policy, store, desk, slow)
+    return Compiled(hit, lambda pairs: Decisions([hit(key, cost) for key, cost in pairs]), [retire])
+
+
+def _is_simple(rule: Rule) -> bool:
+    return rule.mode == "enforce" and len(rule.by) == 1 and rule.cost is None and rule.overrides is None
+
+
+def _compiled_rule(
+    rule: Rule, store: MemoryStore, desk: TicketDesk, slow: Callable[..., Decision]
+) -> Compiled:
     assert rule.limit is not None
+    law = rule.limit.law
+    assert isinstance(law, Level)
     form = Charge(rule.name, "", rule.limit, 0, rule.mode, rule.carry)
     bound = HotBinding(form, store.name, desk, store.offset_ns)
     if rule.by == ("key",) and rule.matches is None:
@@ -129,15 +146,16 @@ def _compiled_hit(parts: Parts) -> tuple[Callable[..., Decision], Callable[[], N
         if gone_us > 0:
             level -= p * gone_us
             at_ns += gone_us * 1_000
-        elif gone_us < -STEP_US:
+        elif gone_us < 0 and (gone_us < -STEP_US or level == 0):
             return slow(key, cost, caller=caller)
         busy_since_ns, given_back = cell.busy_since_ns, cell.given_back
-        if level <= 0:  # the same as begun_us
-            level = given_back = 0
-            busy_since_ns = at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000
+        if level < 0:  # noqa: PLR1730  # max() would be a call
+            level = 0
         after = level + units
         allowed = after <= room
         if allowed:
+            if level == 0:  # the same as begun_us
+                given_back, busy_since_ns = 0, at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000
             cell.level = level = after
             cell.at_ns, cell.busy_since_ns, cell.given_back = at_ns, busy_since_ns, given_back
         decision = make(HotDecision)  # to here
@@ -172,6 +190,7 @@ def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable
                 or held.by is not None  # from here on, as above
                 or cell.law is not ours
                 or asked_ns - cell.at_ns < -STEP_NS
+                or (cell.level == 0 and asked_ns < cell.at_ns)
             ):
                 decision = slow(key, cost)
                 say(decision.allowed)
@@ -183,12 +202,13 @@ def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable
                 level -= p * gone_us
                 at_ns += gone_us * 1_000
             busy_since_ns, given_back = cell.busy_since_ns, cell.given_back
-            if level <= 0:
-                level = given_back = 0
-                busy_since_ns = at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000
+            if level < 0:  # noqa: PLR1730  # max() would be a call
+                level = 0
             after = level + cost * q
             allowed = after <= room
             if allowed:
+                if level == 0:
+                    given_back, busy_since_ns = 0, at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000
                 cell.level = level = after
                 cell.at_ns, cell.busy_since_ns, cell.given_back = at_ns, busy_since_ns, given_back
             say(allowed)  # to here

@@ -8,11 +8,11 @@ child, where nobody could release it. No thread runs in the background.
 Room: at most `max_keys` keys are kept, over all rules. Each new key looks at the two of its rule that
 were looked at longest ago and forgets those that have become fresh, which loses nothing, so a table stays
 near twice the keys that still matter. When there is no room, a new key looks at a few in the largest
-table and in one more, by turns; if all of these are live, "refuse" (the default) refuses it, which keeps
-every bound, and "forget" drops the one nearest to fresh among them, which grants that key what it had
-spent: whoever can send many new keys can then reset others. Both are counted. The key of a rule that is
-only shadowed takes part where there is room, and never stands in the way. A debt is always kept, if need
-be above the bound.
+table and in some others, by turns; if all of these are live, "refuse" (the default) refuses it, which
+keeps every bound, and "forget" drops the one nearest to fresh among a few of the largest table, which
+grants that key what it had spent: whoever can send many new keys can then reset others. Both are
+counted. The key of a rule that is only shadowed takes part where there is room, and never stands in the
+way. A debt is always kept, if need be above the bound.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ WhenFull: TypeAlias = Literal["refuse", "forget"]
 
 LOOKED_AT_EACH_TIME = 2
 LOOKED_AT_WHEN_FULL = 8
+OTHER_TABLES_LOOKED_AT = 4
 FULL_RETRY_US = 1_000_000
 """What a new key is told when there is no room: unlike other hints, a guess."""
 
@@ -131,9 +132,8 @@ class MemoryStore:
                     table.look(LOOKED_AT_EACH_TIME, now_us)
                 table.keep(outcome.charge.key, outcome.state)
             elif state is not None and state.law is not outcome.limit.law and state.law == outcome.limit.law:
-                table.keep(
-                    outcome.charge.key, state._replace(law=outcome.limit.law)
-                )  # known by the compiled path
+                law = outcome.limit.law  # an equal one: this very one is what the compiled path looks for
+                table.keep(outcome.charge.key, state._replace(law=law))
         return outcomes
 
     def _adjust(self, adjustments: Sequence[Adjustment], now_us: int | None) -> list[int]:
@@ -218,7 +218,9 @@ class MemoryStore:
         own = {charge.rule: charge.key for charge in charges}
         largest_first = sorted(self._tables, key=lambda rule: -len(self._tables[rule].cells))
         self._turn += 1
-        for rule in (largest_first[0], largest_first[self._turn % len(largest_first)]):
+        turned = self._turn % len(largest_first)
+        others = [*largest_first[turned:], *largest_first[:turned]][:OTHER_TABLES_LOOKED_AT]
+        for rule in (largest_first[0], *others):
             table, spare = self._tables[rule], own.get(rule)
             while over > 0 and (forgotten := table.look(LOOKED_AT_WHEN_FULL, now_us, spare)):
                 over -= forgotten
