@@ -82,7 +82,7 @@ class Table:
         for _ in range(min(count, len(hand))):
             key = hand[0]
             if key in cells:
-                if key == spare or self.fresh_in_us(key, now_us):
+                if key == spare or not self._is_fresh(key, now_us):
                     hand.rotate(-1)
                     continue
                 del cells[key]
@@ -100,6 +100,13 @@ class Table:
         self.cells.pop(hand[place], None)
         del hand[place]
         return True
+
+    def _is_fresh(self, key: Key, now_us: int) -> bool:
+        cell = self.cells[key]
+        if type(cell) is not LevelCell:
+            return self.fresh_in_us(key, now_us) == 0
+        gone_us = (now_us * 1_000 - self.offset_ns - cell.at_ns) // 1_000
+        return cell.level == 0 or cell.level <= cell.law.p * gone_us
 
     def fresh_in_us(self, key: Key, now_us: int) -> float:
         """How long until a key is fresh: 0 if it is or is gone, NEVER if never by itself."""
