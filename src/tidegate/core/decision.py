@@ -241,22 +241,21 @@ class HotDecision(Decision):
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """What the only rule said."""
-        try:
-            return self._outcomes
-        except AttributeError:
+        read = getattr(self, "_outcomes", None)  # cheaper than an exception
+        if read is None:
             bound, key, cost, level, at_ns, busy_since_ns, given_back, gone_us, _ = self._raw
             at_us = (at_ns + bound.offset_ns) // 1_000
-            busy_since_us = (busy_since_ns + bound.offset_ns) // 1_000
-            state = LevelState(level, at_us, busy_since_us, given_back, cast(Level, bound.form.limit.law))
-            now_us = at_us + min(0, gone_us)
-            form = bound.form
+            busy_since_us = at_us if at_ns == busy_since_ns else (busy_since_ns + bound.offset_ns) // 1_000
+            form, allowed = bound.form, self.allowed
+            state = LevelState(level, at_us, busy_since_us, given_back, cast(Level, form.limit.law))
             charge = Charge(form.rule, key, form.limit, cost * MILLI, form.mode, form.carry)
-            self._outcomes = (Outcome(charge, self.allowed, self.allowed, state, now_us),)
-            return self._outcomes
+            now_us = at_us if gone_us >= 0 else at_us + gone_us
+            read = self._outcomes = (Outcome(charge, allowed, allowed, state, now_us),)
+        return read
 
     @property
     def binding(self) -> Outcome:
-        """The only outcome there is."""
+        """The only outcome."""
         return self.outcomes[0]
 
     @property
