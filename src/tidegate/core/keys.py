@@ -33,19 +33,16 @@ def key_of(values: tuple[object, ...]) -> Key:
             return _checked(value)
         if isinstance(value, tuple):
             return key_of(value)
-    encoded = b"".join(_part(value) for value in values)
-    if len(encoded) > KEY_BYTES_MOST:
-        raise _too_long(len(encoded))
     if len(values) == 1 and isinstance(values[0], str):  # a subclass of str is its text
         return _checked(str.__str__(values[0]))
-    return encoded
+    return _joined([_part(value) for value in values])
 
 
 def keys_by(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Key]:
     """A function that gives the key which a request's attributes of these names make."""
-    if len(names) != 1:
-        return lambda attributes: key_of(tuple([present(attributes.get(name)) for name in names]))
-    (name,) = names
+    if not names:
+        return lambda attributes: b""
+    (name, *more) = names
 
     def of_one(attributes: Mapping[str, object]) -> Key:
         value = attributes.get(name)
@@ -53,7 +50,10 @@ def keys_by(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Key]:
             return _checked(value)
         return key_of((present(value),))
 
-    return of_one
+    def of_several(attributes: Mapping[str, object]) -> Key:
+        return _joined([_part(present(attributes.get(name))) for name in names])
+
+    return of_several if more else of_one
 
 
 def bare_key(key: object) -> tuple[object, ...]:
@@ -76,6 +76,13 @@ def _checked(text: str) -> str:
         if size > KEY_BYTES_MOST:
             raise _too_long(size)
     return text
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    encoded = b"".join(parts)
+    if len(encoded) > KEY_BYTES_MOST:
+        raise _too_long(len(encoded))
+    return encoded
 
 
 def _too_long(size: int) -> InvalidKey:
