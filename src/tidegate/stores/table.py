@@ -44,7 +44,8 @@ class LevelCell:
         assert self.law is not None
         at_us = (self.at_ns + offset_ns) // 1_000
         busy_since_us = (self.busy_since_ns + offset_ns) // 1_000
-        return LevelState(self.level, at_us, busy_since_us, self.given_back, self.law)
+        # A named tuple made like this costs half of what its own constructor takes.
+        return tuple.__new__(LevelState, (self.level, at_us, busy_since_us, self.given_back, self.law))
 
 
 class Table:
