@@ -73,7 +73,7 @@ def exact(value: Number, what: str = "number") -> Fraction:
     Raises LimitError for anything that is not a finite number; a bool is not a number here.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
-        raise LimitError(f"{what} is {_quoted(value)}; write a number, for instance 5 or 0.5")
+        raise LimitError(f"{what} is {quoted(value)}; write a number, for instance 5 or 0.5")
     if isinstance(value, int | Fraction):
         return Fraction(value)
     try:
@@ -109,9 +109,9 @@ def duration_us(value: Duration, what: str = "duration") -> int:
     """
     length = _duration_us(value, what)
     if length <= 0:
-        raise RateError(f"{what} is {_quoted(value)}; it must be longer than zero")
+        raise RateError(f"{what} is {quoted(value)}; it must be longer than zero")
     if length.denominator != 1:
-        raise RateError(f"{what} is {_quoted(value)}; it must be a whole number of microseconds")
+        raise RateError(f"{what} is {quoted(value)}; it must be a whole number of microseconds")
     return length.numerator
 
 
@@ -130,11 +130,11 @@ def _duration_us(value: Duration, what: str) -> Fraction:
         try:
             return exact(value, what) * US_PER_S
         except LimitError:
-            raise RateError(f'{what} is {_quoted(value)}; write it like "10min" or as seconds') from None
+            raise RateError(f'{what} is {quoted(value)}; write it like "10min" or as seconds') from None
     match = _DURATION.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
     if match is None:
         raise RateError(
-            f'{what} is {_quoted(value)}; write a number and a unit, for instance "10min" or "50ms"'
+            f'{what} is {quoted(value)}; write a number and a unit, for instance "10min" or "50ms"'
         )
     return Fraction(match[1]) * _unit_us(match[2], what, value)
 
@@ -146,18 +146,19 @@ def _unit_us(word: str, what: str, text: str) -> int:
     calendar_unit = _CALENDAR_OF_WORD.get(word.lower())
     if calendar_unit is not None:
         raise RateError(
-            f"{what} is {_quoted(text)}; a {calendar_unit} has no fixed length. Write days, for instance "
+            f"{what} is {quoted(text)}; a {calendar_unit} has no fixed length. Write days, for instance "
             f'"30 days", or count calendar units with FixedWindow(limit, "{calendar_unit}")'
         )
-    raise RateError(f"{what} is {_quoted(text)}; the unit {_quoted(word)} is unknown, use {_UNITS_SPOKEN}")
+    raise RateError(f"{what} is {quoted(text)}; the unit {quoted(word)} is unknown, use {_UNITS_SPOKEN}")
 
 
-def _quoted(value: object) -> str:
+def quoted(value: object) -> str:
+    """A value as a message quotes it: on one short line, also where Python would not print it."""
     return _shortened(value, repr)
 
 
 def shown(value: object) -> str:
-    """A value as a message names it: on one short line, also where Python would not print it."""
+    """The same without quotes, for numbers."""
     return _shortened(value, str)
 
 
@@ -207,16 +208,14 @@ class Rate:
                 f'rate is {number}; a rate needs a period, for instance "{number}/s" or "{number}/min"'
             )
         if not isinstance(value, str):
-            raise RateError(
-                f'rate is {_quoted(value)}; write one rate, for instance "5/s" or "300 per 5 min"'
-            )
+            raise RateError(f'rate is {quoted(value)}; write one rate, for instance "5/s" or "300 per 5 min"')
         match = _RATE.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
         if match is None:
             raise RateError(_what_is_wrong(value))
         period = Fraction(match[2] or 1) * _unit_us(match[3], "rate", value)
         if period <= 0 or period.denominator != 1:
             raise RateError(
-                f"rate is {_quoted(value)}; its period must be a positive number of whole microseconds"
+                f"rate is {quoted(value)}; its period must be a positive number of whole microseconds"
             )
         return cls(Fraction(match[1]), period / US_PER_S)
 
@@ -288,7 +287,7 @@ def _period_text(us: int) -> str:
 
 
 def _what_is_wrong(text: str) -> str:
-    said = _quoted(text)
+    said = quoted(text)
     hint = 'write "5/s", "300/min" or "300 per 5 min"'
     if not text.strip():
         return f"rate is {said}; it is empty, {hint}"
