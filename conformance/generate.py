@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from conformance.stories import STORIES  # noqa: E402  (after the path is known)
-from tests.oracle.play import EXPECTED, compared  # noqa: E402
+from tests.oracle.play import EXPECTED, compared  # noqa: E402  # the path has to be set first
 
 ORDER = (
     *("op", "at_us", "at", "times", "step", "cost", "costs", "keys", "patience_us", "limit"),

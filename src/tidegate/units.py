@@ -8,6 +8,7 @@ whole microseconds and whole thousandths of a token. A float is read through its
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -25,7 +26,9 @@ _UNIT_US = {"us": 1, "ms": 1_000, "s": US_PER_S, "min": 60 * US_PER_S, "h": 3_60
 _UNIT_US |= {"day": 86_400 * US_PER_S, "week": 7 * 86_400 * US_PER_S}
 
 _UNIT_OF_WORD = {
-    **dict.fromkeys(("us", "µs", "microsecond", "microseconds"), "us"),
+    **dict.fromkeys(
+        ("us", "\u00b5s", "\u03bcs", "microsecond", "microseconds"), "us"
+    ),  # both signs for micro
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), "ms"),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), "min"),
@@ -33,13 +36,20 @@ _UNIT_OF_WORD = {
     **dict.fromkeys(("d", "day", "days"), "day"),
     **dict.fromkeys(("w", "week", "weeks"), "week"),
 }
-_CALENDAR_WORDS = {"month", "months", "year", "years", "mo", "yr", "y"}
+_CALENDAR_OF_WORD = {
+    **dict.fromkeys(("month", "months", "mo", "mos"), "month"),
+    **dict.fromkeys(("year", "years", "yr", "yrs", "y"), "year"),
+}
 _UNITS_SPOKEN = "us, ms, s, min, h, day or week"
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
-_RATE = re.compile(rf"\s*({_NUMBER})\s*(?:/|\bper\b)\s*({_NUMBER}(?![0-9.]))?\s*([a-zA-Zµ]+)\s*", re.ASCII)
-_DURATION = re.compile(rf"\s*({_NUMBER})\s*([a-zA-Zµ]+)\s*", re.ASCII)
+_WORD = "[a-zA-Z\u00b5\u03bc]+"
+_RATE = re.compile(rf"\s*({_NUMBER})\s*(?:/|\bper\b)\s*({_NUMBER}(?![0-9.]))?\s*({_WORD})\s*", re.ASCII)
+_DURATION = re.compile(rf"\s*({_NUMBER})\s*({_WORD})\s*", re.ASCII)
 _LONGEST_TEXT = 64
+_DECIMALS_MOST = 12
+_BITS_PRINTED_MOST = 4_096
+_BITS_MOST = 96  # of each part of a rate: as text it stays below the length above
 
 
 def div_ceil(numerator: int, denominator: int) -> int:
@@ -63,13 +73,13 @@ def exact(value: Number, what: str = "number") -> Fraction:
     Raises LimitError for anything that is not a finite number; a bool is not a number here.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
-        raise LimitError(f"{what} is {_quoted(value)}; write a number, for instance 5 or 0.5")
+        raise LimitError(f"{what} is {quoted(value)}; write a number, for instance 5 or 0.5")
     if isinstance(value, int | Fraction):
         return Fraction(value)
     try:
         return Fraction(repr(float(value)) if isinstance(value, float) else value)
     except (ValueError, OverflowError):
-        raise LimitError(f"{what} is {value}; it must be finite") from None
+        raise LimitError(f"{what} is {shown(value)}; it must be finite") from None
 
 
 def milli(value: Number, what: str = "cost") -> int:
@@ -84,10 +94,10 @@ def milli(value: Number, what: str = "cost") -> int:
     except LimitError as error:
         raise CostError(str(error)) from None
     if thousandths < 0:
-        raise CostError(f"{what} is {value}; it must not be negative. To give back, use refund()")
+        raise CostError(f"{what} is {shown(value)}; it must not be negative. To give back, use refund()")
     if thousandths.denominator != 1:
         raise CostError(
-            f"{what} is {value}; tokens are counted in thousandths, so round it to three decimals"
+            f"{what} is {shown(value)}; tokens are counted in thousandths, so round it to three decimals"
         )
     return thousandths.numerator
 
@@ -99,9 +109,9 @@ def duration_us(value: Duration, what: str = "duration") -> int:
     """
     length = _duration_us(value, what)
     if length <= 0:
-        raise RateError(f"{what} is {_quoted(value)}; it must be longer than zero")
+        raise RateError(f"{what} is {quoted(value)}; it must be longer than zero")
     if length.denominator != 1:
-        raise RateError(f"{what} is {_quoted(value)}; it must be a whole number of microseconds")
+        raise RateError(f"{what} is {quoted(value)}; it must be a whole number of microseconds")
     return length.numerator
 
 
@@ -109,7 +119,7 @@ def instant_us(value: Number, what: str = "instant") -> int:
     """Seconds on a clock as whole microseconds; finer parts are an error."""
     instant = exact(value, what) * US_PER_S
     if instant.denominator != 1:
-        raise LimitError(f"{what} is {value}; clocks here count whole microseconds")
+        raise LimitError(f"{what} is {shown(value)}; clocks here count whole microseconds")
     return instant.numerator
 
 
@@ -120,11 +130,11 @@ def _duration_us(value: Duration, what: str) -> Fraction:
         try:
             return exact(value, what) * US_PER_S
         except LimitError:
-            raise RateError(f'{what} is {_quoted(value)}; write it like "10min" or as seconds') from None
+            raise RateError(f'{what} is {quoted(value)}; write it like "10min" or as seconds') from None
     match = _DURATION.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
     if match is None:
         raise RateError(
-            f'{what} is {_quoted(value)}; write a number and a unit, for instance "10min" or "50ms"'
+            f'{what} is {quoted(value)}; write a number and a unit, for instance "10min" or "50ms"'
         )
     return Fraction(match[1]) * _unit_us(match[2], what, value)
 
@@ -133,16 +143,30 @@ def _unit_us(word: str, what: str, text: str) -> int:
     unit = _UNIT_OF_WORD.get(word.lower())
     if unit is not None:
         return _UNIT_US[unit]
-    if word.lower() in _CALENDAR_WORDS:
+    calendar_unit = _CALENDAR_OF_WORD.get(word.lower())
+    if calendar_unit is not None:
         raise RateError(
-            f"{what} is {_quoted(text)}; a {word} has no fixed length. Write days, for instance "
-            f'"30 days", or count calendar units with FixedWindow(limit, "{word.lower().rstrip("s")}")'
+            f"{what} is {quoted(text)}; a {calendar_unit} has no fixed length. Write days, for instance "
+            f'"30 days", or count calendar units with FixedWindow(limit, "{calendar_unit}")'
         )
-    raise RateError(f"{what} is {_quoted(text)}; the unit {_quoted(word)} is unknown, use {_UNITS_SPOKEN}")
+    raise RateError(f"{what} is {quoted(text)}; the unit {quoted(word)} is unknown, use {_UNITS_SPOKEN}")
 
 
-def _quoted(value: object) -> str:
-    text = repr(value)
+def quoted(value: object) -> str:
+    """A value as a message quotes it: on one short line, also where Python would not print it."""
+    return _shortened(value, repr)
+
+
+def shown(value: object) -> str:
+    """The same without quotes, for numbers."""
+    return _shortened(value, str)
+
+
+def _shortened(value: object, write: Callable[[object], str]) -> str:
+    try:
+        text = write(value)
+    except ValueError:  # thousands of digits
+        return f"a {type(value).__name__} of thousands of digits"
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
 
 
@@ -161,10 +185,12 @@ class Rate:
     def __init__(self, tokens: Number, per: Duration = "1s") -> None:
         amount = exact(tokens, "rate")
         if amount < 0:
-            raise RateError(f"rate is {tokens}; it must not be negative")
+            raise RateError(f"rate is {shown(tokens)}; it must not be negative")
         period_us = duration_us(per, "period of the rate")
         if not _is_short_decimal(amount):  # a third per second is one per three seconds
             amount, period_us = Fraction(amount.numerator), period_us * amount.denominator
+        if max(amount.numerator, amount.denominator, period_us).bit_length() > _BITS_MOST:
+            raise RateError(f"rate is {shown(tokens)} per {shown(per)}; it has too many digits, round it")
         object.__setattr__(self, "tokens", amount)
         object.__setattr__(self, "per_us", period_us)
 
@@ -177,22 +203,21 @@ class Rate:
         if isinstance(value, Rate):
             return value
         if isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool):
+            number = shown(value)
             raise RateError(
-                f'rate is {value}; a rate needs a period, for instance "{value}/s" or "{value}/min"'
+                f'rate is {number}; a rate needs a period, for instance "{number}/s" or "{number}/min"'
             )
         if not isinstance(value, str):
-            raise RateError(
-                f'rate is {_quoted(value)}; write one rate, for instance "5/s" or "300 per 5 min"'
-            )
+            raise RateError(f'rate is {quoted(value)}; write one rate, for instance "5/s" or "300 per 5 min"')
         match = _RATE.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
         if match is None:
             raise RateError(_what_is_wrong(value))
         period = Fraction(match[2] or 1) * _unit_us(match[3], "rate", value)
         if period <= 0 or period.denominator != 1:
             raise RateError(
-                f"rate is {_quoted(value)}; its period must be a positive number of whole microseconds"
+                f"rate is {quoted(value)}; its period must be a positive number of whole microseconds"
             )
-        return cls(Fraction(match[1]), timedelta(microseconds=period.numerator))
+        return cls(Fraction(match[1]), period / US_PER_S)
 
     @property
     def per_microsecond(self) -> Fraction:
@@ -213,8 +238,8 @@ class Rate:
     def __hash__(self) -> int:
         return hash(self.per_microsecond)
 
-    def __reduce__(self) -> tuple[type[Rate], tuple[Fraction, timedelta]]:
-        return (Rate, (self.tokens, timedelta(microseconds=self.per_us)))
+    def __reduce__(self) -> tuple[type[Rate], tuple[Fraction, Fraction]]:
+        return (Rate, (self.tokens, Fraction(self.per_us, US_PER_S)))
 
     def __str__(self) -> str:
         return f"{decimal_text(self.tokens)}/{_period_text(self.per_us)}"
@@ -226,16 +251,22 @@ class Rate:
 def decimal_text(value: Fraction | int) -> str:
     """A number as people write it: "5", "0.25", and "1/3" where no short decimal is equal to it."""
     number = Fraction(value)
+    if number.numerator.bit_length() > _BITS_PRINTED_MOST:
+        return shown(number)
     if number.denominator == 1:
         return str(number.numerator)
     if not _is_short_decimal(number):
         return str(number)
-    return format(Decimal(number.numerator) / Decimal(number.denominator), "f")
+    whole, rest = divmod(
+        abs(number.numerator) * (10**_DECIMALS_MOST // number.denominator), 10**_DECIMALS_MOST
+    )
+    decimals = f"{rest:0{_DECIMALS_MOST}d}".rstrip("0")
+    return f"{'-' if number < 0 else ''}{whole}.{decimals}"
 
 
 def _is_short_decimal(number: Fraction) -> bool:
-    """Whether at most twelve decimals write the number exactly."""
-    return 10**12 % number.denominator == 0 and abs(number) < 10**15
+    """Whether so few decimals write the number exactly."""
+    return 10**_DECIMALS_MOST % number.denominator == 0 and abs(number) < 10**15
 
 
 def duration_text(us: int) -> str:
@@ -256,24 +287,24 @@ def _period_text(us: int) -> str:
 
 
 def _what_is_wrong(text: str) -> str:
-    shown = _quoted(text)
+    said = quoted(text)
     hint = 'write "5/s", "300/min" or "300 per 5 min"'
     if not text.strip():
-        return f"rate is {shown}; it is empty, {hint}"
+        return f"rate is {said}; it is empty, {hint}"
     if re.fullmatch(rf"\s*{_NUMBER}\s*", text, re.ASCII):
-        return f'rate is {shown}; a rate needs a period, for instance "{text.strip()}/s"'
+        return f'rate is {said}; a rate needs a period, for instance "{text.strip()}/s"'
     if text.lstrip().startswith("-"):
-        return f"rate is {shown}; it must not be negative"
+        return f"rate is {said}; it must not be negative"
     if ";" in text or text.count("/") > 1:
         return (
-            f"rate is {shown}; that is more than one rate. Write one here, and one rule for each further rate"
+            f"rate is {said}; that is more than one rate. Write one here, and one rule for each further rate"
         )
     if re.match(r"\s*[0-9]+,[0-9]", text):
-        return f"rate is {shown}; write decimals with a point and thousands without a separator"
+        return f"rate is {said}; write decimals with a point and thousands without a separator"
     if re.match(r"\s*[0-9.]+[eE]", text):
-        return f"rate is {shown}; write the number out, without an exponent"
+        return f"rate is {said}; write the number out, without an exponent"
     if re.match(r"\s*[/p]", text):
-        return f"rate is {shown}; the number of tokens is missing, {hint}"
+        return f"rate is {said}; the number of tokens is missing, {hint}"
     if text.rstrip().endswith(("/", "per")):
-        return f"rate is {shown}; the period is missing, {hint}"
-    return f"rate is {shown}; {hint}"
+        return f"rate is {said}; the period is missing, {hint}"
+    return f"rate is {said}; {hint}"

@@ -77,7 +77,7 @@ def test_debts_keep_their_bound(max_debt: int | None) -> None:
 @pytest.mark.parametrize("way", ["strict", "keep_level"])
 @pytest.mark.parametrize("changes", [1, 2, 4])
 def test_the_level_is_never_forgiven(way: str, changes: int) -> None:
-    """strict and keep_level: the largest capacity + the largest rate * time, over any number of changes."""
+    """Under strict and keep_level: the largest capacity + the largest rate * time, however many changes."""
     assert [seed for seed in SEEDS if carry_excess(seed, way, changes, largest) > 0] == []
 
 

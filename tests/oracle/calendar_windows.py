@@ -41,7 +41,7 @@ def _wall_clock(at_us: int, zone: str) -> datetime:
 
 
 def _first_of(local: datetime, unit: str) -> datetime:
-    midnight = datetime(local.year, local.month, local.day)
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
     if unit == "week":
         return midnight - timedelta(days=midnight.weekday())
     if unit == "month":

@@ -44,7 +44,7 @@ class Layered:
 
     def model(self, index: int, key: str) -> Model:
         if (index, key) not in self.models:
-            self.models[index, key] = Model(self.limits[index][1], **self.options)  # type: ignore[arg-type]
+            self.models[index, key] = Model(self.limits[index][1], **self.options)  # type: ignore[arg-type]  # options of a table
         return self.models[index, key]
 
     def _asked(self, costs: Sequence[str], keys: Sequence[str] | None) -> list[tuple[Model, Fraction]]:

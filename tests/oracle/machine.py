@@ -43,10 +43,10 @@ class Machine:
 
     def move_to(self, now_us: int) -> bool:
         """Let time pass. True if the clock stepped back so far that the state had to move with it."""
-        if self.at_us is None:
-            self.lag_us = 0
-            self.at_us = now_us
-            return False
+        if self.at_us is None or self.is_fresh():  # a fresh key has no instant: a store may have forgotten it
+            moved = self.at_us is not None and now_us < self.at_us
+            self.at_us, self.lag_us = now_us, 0
+            return moved
         if now_us < self.at_us - STEP_US:
             self.move_back(now_us)
             self.at_us, self.lag_us = now_us, 0

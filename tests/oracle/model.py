@@ -92,6 +92,8 @@ class Model:
         machine.move_to(now_us)
         assert machine.at_us is not None
         new.take_over(machine, self.carry)
+        if new.is_fresh():  # with nothing carried over, it has no instant either
+            new.move_to(now_us)
         return new, True
 
     def _is_forgotten(self, now_us: int) -> bool:

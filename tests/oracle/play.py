@@ -70,11 +70,11 @@ def compared(case: Case, model: type[Model] = Model) -> tuple[list[str], list[St
     for index, (step, answer) in enumerate(zip(case["steps"], answers, strict=True)):
         if "error" in answer and "error" not in step:
             found.append(f"{case['name']}, step {index}: rejected as an error")
-        for field in sorted(EXPECTED.intersection(step)):
-            if step[field] != answer.get(field, "(nothing)"):
-                found.append(
-                    f"{case['name']}, step {index}: {field} {step[field]}, oracle {answer.get(field)}"
-                )
+        found += [
+            f"{case['name']}, step {index}: {field} {step[field]}, oracle {answer.get(field)}"
+            for field in sorted(EXPECTED.intersection(step))
+            if step[field] != answer.get(field, "(nothing)")
+        ]
         for place, expected in enumerate(step.get("each", ())):
             for field, value in expected.items():
                 actual = answer["outcomes"][place][field]

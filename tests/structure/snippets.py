@@ -15,18 +15,20 @@ import ast
 import asyncio
 import doctest
 import inspect
+import os
 import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import CodeType
 
     from tests.structure.markdown import Block
 
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 PROMISE = re.compile(r"#\s*->\s*(?P<value>.+?)\s*$")
 TIDEGATE = "import sys; sys.argv[0] = 'tidegate'; from tidegate.cli import main; sys.exit(main())"
 
@@ -77,6 +79,7 @@ def run_console(block: Block, page: str, folder: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", TIDEGATE, *arguments],
             cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(SOURCE)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

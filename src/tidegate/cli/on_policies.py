@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.cli.terminal import complain, say, say_json, width
 from tidegate.clock import SystemClock
 from tidegate.core.typeset import listed, paragraph
-from tidegate.core.words import RuleInWords, describe, embedded, text
+from tidegate.core.words import Figures, RuleInWords, describe, embedded, text
 from tidegate.errors import ConfigError, PolicyError, Problem
 from tidegate.simulate import trial
 
@@ -150,7 +150,7 @@ def _told(problems: Sequence[Problem]) -> list[dict[str, Any]]:
 
 
 def _rule_told(rule: RuleInWords) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    return {
         "name": rule.name,
         "mode": rule.mode,
         "limit": None if rule.limit is None else repr(rule.limit),
@@ -158,20 +158,21 @@ def _rule_told(rule: RuleInWords) -> dict[str, Any]:
         "warnings": list(rule.warnings),
         "facts": {fact.about: fact.text for fact in rule.facts},
         "load": {fact.about: fact.text for fact in rule.load},
+        "figures": None if rule.figures is None else _figures_told(rule.figures),
     }
-    shown = rule.figures
-    if shown is not None:
-        told["figures"] = {
-            "burst": _number(shown.burst),
-            "sustained": shown.sustained,
-            "most": {most.period: _number(most.admitted) for most in shown.most},
-            "most_leaving": {most.period: _number(most.leaving) for most in shown.most},
-            "fresh_us": shown.refill_us,
-            "longest_wait_us": shown.wait_us_most,
-            "abuser_first_hour": _number(shown.abuser_first_hour),
-            "abuser_next_hours": _number(shown.abuser_next_hours),
-        }
-    return told
+
+
+def _figures_told(shown: Figures) -> dict[str, Any]:
+    return {
+        "burst": _number(shown.burst),
+        "sustained": shown.sustained,
+        "most": {most.period: _number(most.admitted) for most in shown.most},
+        "most_leaving": {most.period: _number(most.leaving) for most in shown.most},
+        "fresh_us": shown.refill_us,
+        "longest_wait_us": shown.wait_us_most,
+        "abuser_first_hour": _number(shown.abuser_first_hour),
+        "abuser_next_hours": _number(shown.abuser_next_hours),
+    }
 
 
 def _trial_told(asked: trial.Trial) -> dict[str, Any]:

@@ -76,7 +76,10 @@ class Decision:
     @property
     def binding(self) -> Outcome | None:
         """The outcome that this decision shows; None where no enforced limit took part."""
-        enforced = [outcome for outcome in self.outcomes if outcome.mode == "enforce"]
+        outcomes = self.outcomes
+        if len(outcomes) == 1 and outcomes[0].mode == "enforce":
+            return outcomes[0]
+        enforced = [outcome for outcome in outcomes if outcome.mode == "enforce"]
         if not self.allowed:
             return max((o for o in enforced if not o.allowed), key=_frees_in, default=None)
         return min(enforced, key=_requests_left, default=None)
@@ -142,8 +145,6 @@ class Decision:
     @property
     def wait_us(self) -> int:
         """Microseconds for which the admitted work is to be held: the longest that a queue asks for."""
-        if not self.allowed:
-            return 0
         return max((outcome.wait_us for outcome in self.outcomes if outcome.mode == "enforce"), default=0)
 
     @property
@@ -249,7 +250,7 @@ class HotDecision(Decision):
             busy_since_us = at_us if at_ns == busy_since_ns else (busy_since_ns + bound.offset_ns) // 1_000
             form, allowed = bound.form, self.allowed
             rule, _, limit, _, mode, carry, _, _ = form
-            state = _new(LevelState, (level, at_us, busy_since_us, given_back, limit.law))
+            state = _new(LevelState, (level, at_us, busy_since_us, given_back if level else 0, limit.law))
             charge = _new(Charge, (rule, key, limit, cost * MILLI, mode, carry, False, None))
             now_us = at_us if gone_us >= 0 else at_us + gone_us
             read = self._outcomes = (_new(Outcome, (charge, allowed, allowed, state, now_us, None)),)
@@ -258,6 +259,11 @@ class HotDecision(Decision):
     @property
     def binding(self) -> Outcome:
         """The only outcome."""
+        return self.outcomes[0]
+
+    @property
+    def binding(self) -> Outcome:
+        """The only outcome there is."""
         return self.outcomes[0]
 
     @property
@@ -346,9 +352,10 @@ def _frees_in(outcome: Outcome) -> float:
     return float("inf") if us is None else us
 
 
-def _requests_left(outcome: Outcome) -> float:
-    """How many requests of this cost are left, rounded down; of those that cost nothing, any number."""
-    return outcome.left // outcome.charge.cost if outcome.charge.cost else float("inf")
+def _requests_left(outcome: Outcome) -> tuple[bool, int]:
+    """How many such requests are left; a limit that is charged nothing comes last, by what it has left."""
+    cost = outcome.charge.cost
+    return cost == 0, outcome.left // (cost or 1)
 
 
 def _rebuilt(

@@ -50,12 +50,13 @@ def most_leaving_in(limit: Limit, us: int, job: Fraction = Fraction(1)) -> Fract
     """The most work that can begin in some interval of that length, in jobs of `job` tokens at most.
 
     It is what was admitted, except behind a queue, where one job and what costs no wait begin at once
-    and the rest follows at the rate.
+    (with "interval" the larger of the two) and the rest follows at the rate.
     """
     if not isinstance(limit, LeakyQueue):
         return most_in(limit, us)
-    at_once = min(Fraction(limit.capacity), job + Fraction(limit.delay_after))
-    return at_once + limit.rate.per_microsecond * us
+    free = Fraction(limit.delay_after)
+    at_once = max(job, free) if limit.first_release == "interval" else job + free
+    return min(Fraction(limit.capacity), at_once) + limit.rate.per_microsecond * us
 
 
 def sustained_per_us(limit: Limit) -> Fraction:

@@ -3,7 +3,7 @@
 A single text is its own key. Everything else (several values, bytes, numbers, an absent value) becomes
 bytes in which every part states its type and length, so ("a", "b_c") is not ("a_b", "c"), 1 is not
 "1", and no separator can be smuggled in. Text is compared as it is: composed and decomposed letters
-differ, and so do upper and lower case.
+differ, and so do upper and lower case. A key that is a tuple of one is what it holds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from tidegate.errors import InvalidKey
+from tidegate.units import quoted
 
 Key: TypeAlias = str | bytes
 """A key as stores keep it."""
@@ -22,6 +23,9 @@ CallKey: TypeAlias = str | bytes | int | tuple[object, ...] | Mapping[str, objec
 KEY_BYTES_MOST = 4_096
 """The longest key, encoded. Longer ones are an error: hash what is longer."""
 
+DEPTH_MOST = 8
+"""Tuples may hold tuples, so deep."""
+
 _TYPES = "str, bytes, int, None, or a tuple of these"
 
 
@@ -29,12 +33,11 @@ def key_of(values: tuple[object, ...]) -> Key:
     """The key that these attribute values make; None is an absent value. Raises InvalidKey."""
     if len(values) == 1:
         value = values[0]
-        if type(value) is str:
-            return _checked(value)
-        if isinstance(value, tuple):
-            return key_of(value)
-    if len(values) == 1 and isinstance(values[0], str):  # a subclass of str is its text
-        return _checked(str.__str__(values[0]))
+        while isinstance(value, tuple) and len(value) == 1:
+            value = value[0]
+        if isinstance(value, str):
+            return _checked(value if type(value) is str else str.__str__(value))
+        values = value if isinstance(value, tuple) else (value,)
     return _joined([_part(value) for value in values])
 
 
@@ -60,7 +63,7 @@ def bare_key(key: object) -> tuple[object, ...]:
     """The values of a key that was given as it is, not as attributes. Raises InvalidKey if it is empty."""
     if isinstance(key, str | bytes | tuple) and not key:
         raise InvalidKey(
-            f"key is {key!r}; an empty key names nobody. For one shared budget use a rule with by=()"
+            f"key is {quoted(key)}; an empty key names nobody. For one shared budget use a rule with by=()"
         )
     return key if isinstance(key, tuple) else (key,)
 
@@ -91,7 +94,7 @@ def _too_long(size: int) -> InvalidKey:
     )
 
 
-def _part(value: object) -> bytes:
+def _part(value: object, depth: int = 0) -> bytes:
     if value is None:
         return b"n"
     if isinstance(value, str):
@@ -99,9 +102,15 @@ def _part(value: object) -> bytes:
     elif isinstance(value, bytes):
         body, kind = bytes(value), b"b"
     elif isinstance(value, int) and not isinstance(value, bool):
-        body, kind = b"%d" % value, b"i"
+        if value.bit_length() > 8 * KEY_BYTES_MOST:
+            raise _too_long(value.bit_length() // 8)
+        body, kind = b"%x" % value, b"i"
     elif isinstance(value, tuple):
-        body, kind = b"".join(_part(part) for part in value), b"t"
+        if depth == DEPTH_MOST:
+            raise InvalidKey(f"key holds tuples in tuples; at most {DEPTH_MOST} deep")
+        body, kind = b"".join([_part(part, depth + 1) for part in value]), b"t"
     else:
-        raise InvalidKey(f"key part is {value!r} of type {type(value).__name__}; a key is made of {_TYPES}")
+        raise InvalidKey(
+            f"key part is {quoted(value)} of type {type(value).__name__}; a key is made of {_TYPES}"
+        )
     return b"%b%d:%b" % (kind, len(body), body)

@@ -11,7 +11,8 @@ The life of a request under a law:
 
 Costs are whole thousandths of a token. Instants are whole microseconds of the store's clock; one
 that lies before the last is normal: up to `STEP_US` it counts as no time passed, and beyond that the
-state is moved back with what is used kept, so that no key is locked for long and none gains credit.
+state is moved back with what is used kept, so that no key is locked for long and none gains credit. A
+fresh state has no last instant: it equals that of a key never seen, whenever it is looked at.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class Law(Protocol[S]):
     def left(self, state: S) -> int:
         """Capacity minus what is used, in the law's units; negative while in debt."""
 
-    def wait_us(self, state: S, cost: int, now_us: int, *, taken: bool) -> int:
-        """How long admitted work is held, from `now_us` on. `taken`: whether `state` counts it already."""
+    def wait_us(self, state: S, cost: int, now_us: int) -> int:
+        """How long the work just admitted is held, from `now_us` on. `state` is the one after it."""
 
     def retry_after_us(self, state: S, cost: int, now_us: int) -> int | None:
         """How long after `now_us` a lone caller first passes: 0 if at once, None if never."""

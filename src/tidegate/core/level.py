@@ -80,8 +80,11 @@ class Level:
         if state is None:
             return LevelState(0, now_us, now_us - 1, 0, self)
         level, at_us, busy_since_us, given_back, _ = state
+        if level == 0:
+            return LevelState(0, now_us, busy_since_us, 0, self)
         if now_us >= at_us:
-            return LevelState(drained(level, self.p, now_us - at_us), now_us, busy_since_us, given_back, self)
+            level = drained(level, self.p, now_us - at_us)
+            return LevelState(level, now_us, busy_since_us, given_back if level else 0, self)
         if clock(at_us, now_us) == at_us:
             return LevelState(level, at_us, busy_since_us, given_back, self)
         return LevelState(
@@ -120,10 +123,9 @@ class Level:
         """Capacity minus level in units; negative while in debt."""
         return self.room - state.level
 
-    def wait_us(self, state: LevelState, cost: int, now_us: int, *, taken: bool) -> int:
-        """How long until the admitted work is covered: 0 unless patience made room for it."""
-        level = state.level if taken else state.level + cost * self.grain
-        return later(self._drains_in_us(level - self.room), state.at_us, now_us)
+    def wait_us(self, state: LevelState, cost: int, now_us: int) -> int:
+        """How long until the work just admitted is covered: 0 unless patience made room for it."""
+        return later(self._drains_in_us(state.level - self.room), state.at_us, now_us)
 
     def retry_after_us(self, state: LevelState, cost: int, now_us: int) -> int | None:
         """The wait until the cost fits, rounded up to a microsecond; None if it never does."""
@@ -183,10 +185,9 @@ class Line(Level):
             return False
         return patience_us is None or self._hold_us(state.level, cost) <= patience_us
 
-    def wait_us(self, state: LevelState, cost: int, now_us: int, *, taken: bool) -> int:
-        """How long the admitted work is held: until what counts ahead of it has drained."""
-        ahead = state.level - cost * self.grain if taken else state.level
-        return later(self._hold_us(ahead, cost), state.at_us, now_us)
+    def wait_us(self, state: LevelState, cost: int, now_us: int) -> int:
+        """How long the work just admitted is held: until what counts ahead of it has drained."""
+        return later(self._hold_us(state.level - cost * self.grain, cost), state.at_us, now_us)
 
     def _hold_us(self, ahead: int, cost: int) -> int:
         return self._drains_in_us(ahead + self.own * cost * self.grain - self.free)

@@ -29,6 +29,7 @@ from tidegate.units import (
     duration_text,
     duration_us,
     exact,
+    shown,
 )
 
 PATIENCE_US_LEAST = 60_000_000
@@ -201,7 +202,9 @@ class LeakyQueue(_LevelLimit):
             raise LimitError(f'first_release is {first_release!r}; write "immediate" or "interval"')
         free = exact(delay_after, "delay_after")
         if free < 0 or (free * MILLI).denominator != 1:
-            raise LimitError(f"delay_after is {delay_after}; write tokens of work, 0 or more, in thousandths")
+            raise LimitError(
+                f"delay_after is {shown(delay_after)}; write tokens of work, 0 or more, in thousandths"
+            )
         own = 1 if first_release == "interval" else 0
         self._keep(first_release=first_release, delay_after=_plain(free))
         self._keep_level(capacity, rate, lambda room, q, p: Line(room, q, p, own, int(free * q)))
@@ -226,11 +229,11 @@ class SlidingLog(Limit):
     def __init__(self, limit: int, window: Duration) -> None:
         size = _capacity(limit, "limit")
         if size.denominator != 1:
-            raise LimitError(f"limit is {limit}; a sliding log counts whole tokens")
+            raise LimitError(f"limit is {shown(limit)}; a sliding log counts whole tokens")
         if size > LOG_LIMIT_MOST:
             raise LimitError(
-                f"limit is {limit}; a sliding log remembers every spend, so it is at most {LOG_LIMIT_MOST}. "
-                "For more, use SlidingWindow, or TokenBucket.within for a bound in any period"
+                f"limit is {shown(limit)}; a sliding log remembers every spend, so it is at most "
+                f"{LOG_LIMIT_MOST}. For more use SlidingWindow, or TokenBucket.within to bound any period"
             )
         us = _window_us(window)
         self._keep(
@@ -301,7 +304,7 @@ class SlidingWindow(Limit):
         if tick_us is None:
             most = (EXACT - 1) // (2 * MILLI)
             raise LimitError(
-                f"limit is {limit} per {duration_text(us)}; the exact integers hold at most {most} "
+                f"limit is {shown(limit)} per {duration_text(us)}; the exact integers hold at most {most} "
                 "in a window of whole milliseconds"
             )
         self._keep(law=Sliding(int(size * MILLI), tick_us, us // tick_us))
@@ -325,10 +328,10 @@ def _capacity(value: Number, what: str = "capacity") -> Fraction:
             "for no limit at all mode='bypass'"
         )
     if size < 0:
-        raise LimitError(f"{what} is {value}; it must be positive")
+        raise LimitError(f"{what} is {shown(value)}; it must be positive")
     if (size * MILLI).denominator != 1:
         raise LimitError(
-            f"{what} is {value}; tokens are counted in thousandths, so round it to three decimals"
+            f"{what} is {shown(value)}; tokens are counted in thousandths, so round it to three decimals"
         )
     return size
 

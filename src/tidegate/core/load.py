@@ -25,7 +25,7 @@ def load_of(
     if clients is not None:
         said.append((f"{clients:,} client{'' if clients == 1 else 's'}", crowd(rule, policy, clients)))
     if duration_us is not None:
-        said.append(("in flight", flight(limit, duration_us)))
+        said.append(("in flight", flight(limit, duration_us, shared=not rule.by)))
     if target_us is not None:
         said.append(("queue", queue_within(limit, target_us)))
     return said
@@ -65,11 +65,12 @@ def crowd(rule: Rule, policy: Policy, clients: int) -> str:
     return f"{said}. {_bounded(rule, policy, together)}"
 
 
-def flight(limit: Limit, duration_us: int) -> str:
+def flight(limit: Limit, duration_us: int, *, shared: bool = False) -> str:
     """Work in flight per key by Little's law, and at worst."""
+    who = "all together have" if shared else "one key at the limit has"
     average, worst = figures.in_flight(limit, duration_us)
     return (
-        f"if a request takes {span(duration_us)}, one key at the limit has {_about(average)} in flight "
+        f"if a request takes {span(duration_us)}, {who} {_about(average)} in flight "
         f"on average (rate x duration) and at most {number(Fraction(floor(worst)))} just after a burst"
     )
 

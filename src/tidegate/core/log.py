@@ -41,6 +41,8 @@ class Log:
         """Leave out what has stopped counting. After a long step back all entries count from now on."""
         if state is None:
             return LogState([], [], 0, 0, now_us, now_us - 1, self)
+        if self.is_fresh(state):
+            return self.holding(0, now_us, state.busy_since_us)
         at_us = clock(state.at_us, now_us)
         if at_us < state.at_us:
             return self.holding(self.used(state), at_us, state.busy_since_us + 1)
@@ -86,7 +88,7 @@ class Log:
         """Capacity minus what counts, in thousandths."""
         return self.capacity - self.used(state)
 
-    def wait_us(self, state: LogState, cost: int, now_us: int, *, taken: bool) -> int:
+    def wait_us(self, state: LogState, cost: int, now_us: int) -> int:
         """0: admitted work runs at once."""
         return 0
 

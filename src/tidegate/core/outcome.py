@@ -114,14 +114,12 @@ class Outcome(NamedTuple):
 
     @property
     def wait_us(self) -> int:
-        """Microseconds for which the work is to be held if it is admitted; 0 unless a queue does."""
-        if not self.allowed:
-            return 0
-        return self.limit.law.wait_us(self.state, self.charge.cost, self.now_us, taken=self.charged)
+        """Microseconds for which the admitted work is to be held; 0 unless a queue admitted it."""
+        return self.limit.law.wait_us(self.state, self.charge.cost, self.now_us) if self.charged else 0
 
     @property
     def wait(self) -> float:
-        """Seconds for which the work is to be held if it is admitted; 0 unless a queue does."""
+        """Seconds for which the admitted work is to be held; 0 unless a queue admitted it."""
         return seconds(self.wait_us)
 
     @property

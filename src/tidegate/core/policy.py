@@ -16,7 +16,7 @@ from tidegate.core.match import Attributes
 from tidegate.core.outcome import Charge
 from tidegate.core.rule import Rule, check_cost
 from tidegate.errors import InvalidKey, PolicyError
-from tidegate.units import MILLI
+from tidegate.units import MILLI, quoted
 
 ONLY_RULE = "limit"
 """The name of the rule that is made of a limit given alone; its key is the attribute `key`."""
@@ -120,7 +120,7 @@ class Policy:
         if not self.bare:
             names = sorted({name for rule in self.rules for name in rule.by})
             raise InvalidKey(
-                f"key is {key!r}, but this policy looks at attributes; "
+                f"key is {quoted(key)}, but this policy looks at attributes; "
                 f"pass a mapping, for instance {{{', '.join(f'{name!r}: ...' for name in names)}}}"
             )
         return {"key": bare_key(key)}

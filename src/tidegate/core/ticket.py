@@ -33,13 +33,12 @@ V = TypeVar("V")
 
 
 class Place(NamedTuple):
-    """A caller's place in the two lines of a key, and how often it has obeyed one in vain.
+    """A caller's place in a line, and how often it has obeyed one in vain.
 
     Where the line is longer than `HINT_US_MOST` the place is only the time to ask for a real one.
     """
 
     at_us: int
-    at_whole_us: int
     in_vain: int
     is_real: bool
 
@@ -57,7 +56,7 @@ class TicketDesk:
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self._ends: dict[Hashable, tuple[int, int]] = {}
-        self._places: dict[Hashable, Place] = {}
+        self._places: dict[Hashable, tuple[Place, Place]] = {}
         self._lines_most = lines_most
         self._places_most = places_most
         self._lock = lock if lock is not None else nullcontext()
@@ -71,28 +70,33 @@ class TicketDesk:
         """How long a caller refused at `now_us` should stay away: exactly, and for a header in whole seconds.
 
         `need_us` is its exact retry_after; no hint is earlier. `line` names the rule and key, `cost` is in
-        thousandths. Without a `caller` every refusal counts as another one's.
+        thousandths. Without a `caller` every refusal counts as another one's. Nobody knows which of the
+        two a caller goes by, so each is kept until its own time.
         """
-        with self._lock:
-            place = self._places.get((line, caller)) if caller is not None else None
-            if place is None or place.at_us <= now_us or place.at_us - now_us > need_us + HINT_US_MOST:
-                place = self._next_place(limit, line, place, cost, need_us, now_us)
-                if caller is not None:
-                    _remember(self._places, (line, caller), place, self._places_most)
-        return max(need_us, place.at_us - now_us), max(need_us, place.at_whole_us - now_us)
-
-    def _next_place(
-        self, limit: Limit, line: Hashable, last: Place | None, cost: int, need_us: int, now_us: int
-    ) -> Place:
-        obeyed = last is not None and last.is_real and 0 <= now_us - last.at_us <= HINT_US_MOST
-        in_vain = last.in_vain + 1 if last is not None and obeyed else 0
-        end_us, end_whole_us = self._ends.get(line, (0, 0))
-        first_us, last_us = now_us + need_us, now_us + max(need_us, HINT_US_MOST)
-        at_us, at_whole_us = min(max(end_us, first_us), last_us), min(max(end_whole_us, first_us), last_us)
-        stride_us = _earned_in_us(limit, cost) << min(in_vain, DOUBLINGS_MOST)
+        stride_us = _earned_in_us(limit, cost)
         stride_whole_us = max(stride_us, div_ceil(cost * US_PER_S, limit.law.capacity))
-        _remember(self._ends, line, (at_us + stride_us, at_whole_us + stride_whole_us), self._lines_most)
-        return Place(at_us, at_whole_us, in_vain, max(end_us, end_whole_us) <= last_us)
+        with self._lock:
+            end_us, end_whole_us = self._ends.get(line, (0, 0))
+            exact, whole = (
+                self._places.get((line, caller), (None, None)) if caller is not None else (None, None)
+            )
+            exact, end_us = _placed(exact, end_us, stride_us, need_us, now_us)
+            whole, end_whole_us = _placed(whole, end_whole_us, stride_whole_us, need_us, now_us)
+            _remember(self._ends, line, (end_us, end_whole_us), self._lines_most)
+            if caller is not None:
+                _remember(self._places, (line, caller), (exact, whole), self._places_most)
+        return max(need_us, exact.at_us - now_us), max(need_us, whole.at_us - now_us)
+
+
+def _placed(last: Place | None, end_us: int, stride_us: int, need_us: int, now_us: int) -> tuple[Place, int]:
+    """A caller's place, the last one if it has not come yet, and the end of its line."""
+    if last is not None and now_us < last.at_us <= now_us + need_us + HINT_US_MOST:
+        return last, end_us
+    obeyed = last is not None and last.is_real and 0 <= now_us - last.at_us <= HINT_US_MOST
+    in_vain = last.in_vain + 1 if last is not None and obeyed else 0
+    last_us = now_us + max(need_us, HINT_US_MOST)
+    at_us = min(max(end_us, now_us + need_us), last_us)
+    return Place(at_us, in_vain, end_us <= last_us), at_us + (stride_us << min(in_vain, DOUBLINGS_MOST))
 
 
 def _earned_in_us(limit: Limit, cost: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from textwrap import wrap
 
 from tidegate.units import MILLI, US_PER_S, decimal_text, div_ceil
@@ -43,6 +44,14 @@ def span(us: int) -> str:
         if count:
             parts.append(f"{count:,} {unit}{'s' if unit == 'day' and count > 1 else ''}")
     return " ".join(parts)
+
+
+def brief(us: int) -> str:
+    """A length of time in its two largest units, for a narrow column; never shorter than it is."""
+    for (_, length_us), (_, finest_us) in pairwise(_STEPS):
+        if us > length_us and us >= 120 * US_PER_S:
+            return span(div_ceil(us, finest_us) * finest_us)
+    return span(us)
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:

@@ -61,6 +61,8 @@ class Fixed:
         """The count of the window that is now; 0 once a new one has begun."""
         if state is None:
             return self.holding(0, now_us, now_us - 1)
+        if state.counted == 0:
+            return self.holding(0, now_us, state.busy_since_us)
         at_us = clock(state.at_us, now_us)
         if at_us < state.at_us:
             return self.holding(state.counted, at_us, state.busy_since_us + 1)
@@ -94,7 +96,7 @@ class Fixed:
         """What this window still admits, in thousandths."""
         return self.capacity - state.counted
 
-    def wait_us(self, state: FixedState, cost: int, now_us: int, *, taken: bool) -> int:
+    def wait_us(self, state: FixedState, cost: int, now_us: int) -> int:
         """0: admitted work runs at once."""
         return 0
 
@@ -158,6 +160,8 @@ class Sliding:
         """Turn to the window that is now: what was counted in the one before it is weighed."""
         if state is None:
             return self.holding(0, now_us, now_us - 1)
+        if self.is_fresh(state):
+            return self.holding(0, now_us, state.busy_since_us)
         at_us = clock(state.at_us, now_us)
         if at_us < state.at_us:  # moved back: what the counters weighed counts as spent in the window of now
             return self.holding(self.used(state), at_us, state.busy_since_us + 1)
@@ -196,7 +200,7 @@ class Sliding:
         """Capacity minus the estimate, in thousandths."""
         return self.capacity - self.used(state)
 
-    def wait_us(self, state: SlidingState, cost: int, now_us: int, *, taken: bool) -> int:
+    def wait_us(self, state: SlidingState, cost: int, now_us: int) -> int:
         """0: admitted work runs at once."""
         return 0
 

@@ -214,7 +214,7 @@ def _facts(rule: Rule, home: Home) -> list[tuple[str, str]]:
         ("weakness", _weakness(limit)),
         ("giving back", _giving_back(rule, limit)),
         ("if changed", _CARRIED[rule.carry]),
-        ("expiry", _expiry(limit)),
+        ("expiry", _expiry(rule, limit)),
         ("atomic", home.atomic),
         ("clock", home.clock),
         ("outage", home.outage),
@@ -286,7 +286,7 @@ def _waiting(limit: Limit) -> str:
         first = "the first job leaves at once"
     free = f", the first {tokens(limit.delay_after)} of work ahead cost no wait" if limit.delay_after else ""
     longest = span(figures.longest_wait_us(limit))
-    return f"yes, for its turn: {first}{free}, and no job of cost 1 waits longer than {longest}"
+    return f"yes, the decision says how long: {first}{free}, and no job of cost 1 waits longer than {longest}"
 
 
 def _guarantee(limit: Limit) -> str:
@@ -302,8 +302,9 @@ def _guarantee(limit: Limit) -> str:
     passes = f"at most {size} plus {rate_words(limit.rate)} in any stretch of time, wherever it begins"
     if not isinstance(limit, LeakyQueue):
         return passes
-    at_once = number(min(Fraction(limit.capacity), 1 + Fraction(limit.delay_after)))
-    return f"{passes}, is admitted; of it at most {at_once} plus {rate_words(limit.rate)} leaves"
+    at_once = number(figures.most_leaving_in(limit, 0))
+    leaves = f"at most {at_once} plus {rate_words(limit.rate)} leaves, in jobs of cost 1"
+    return f"{passes}, is admitted; of it {leaves}"
 
 
 def _weakness(limit: Limit) -> str:
@@ -336,7 +337,7 @@ def _giving_back(rule: Rule, limit: Limit) -> str:
     if rule.debt == 0:
         return f"{back}; settling never overdraws"
     debt = size if rule.debt is None else Fraction(rule.debt, 1_000)
-    return f"{back}; settling for more than was reserved overdraws by {tokens(debt)} at most"
+    return f"{back}; settling for more than was reserved goes beyond the guarantee by {tokens(debt)} at most"
 
 
 def _fresh(limit: Limit) -> str:
@@ -347,14 +348,16 @@ def _fresh(limit: Limit) -> str:
     return "never" if refill_us is None else span(refill_us)
 
 
-def _expiry(limit: Limit) -> str:
+def _expiry(rule: Rule, limit: Limit) -> str:
     if figures.refill_us(limit) is None:
         return "never: a rate of 0 gives nothing back, so the state of a key stays"
     if figures.is_calendar(limit):
         assert isinstance(limit, FixedWindow)
-        return f"a key is forgotten once its {limit.window} is over: then it equals one never seen"
+        return f"once its {limit.window} is over, a key equals one never seen and may be forgotten"
     longest = span(figures.refill_us(limit) or 0)
-    return f"a key is forgotten at most {longest} after its last spend: then it equals one never seen"
+    later = "" if rule.debt == 0 else " (later only if it was in debt)"
+    fresh = "a key equals one never seen and may be forgotten"
+    return f"at the latest {longest} after its last spend{later} {fresh}"
 
 
 def _length(limit: SlidingLog | SlidingWindow) -> str:

@@ -18,6 +18,7 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 PROBLEM = "application/problem+json"
 SHOWN_MOST = 60
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _COMMON: Pairs = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
 
 
@@ -75,8 +76,7 @@ def json_answer(
     headers: Iterable[tuple[str, str]] = (),
 ) -> Answer:
     """A response whose body is `value` in ASCII, so that no text in it can break an encoding."""
-    body = json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
-    return made(status, content_type, body, headers)
+    return made(status, content_type, _encode(value).encode("ascii"), headers)
 
 
 def made(

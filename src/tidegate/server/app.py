@@ -23,25 +23,24 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
-from urllib.parse import parse_qsl
 
-from tidegate.core.limits import TokenBucket
+from tidegate.core.limits import LeakyQueue, TokenBucket
 from tidegate.core.policy import Policy
 from tidegate.errors import ConfigError, CostError, InvalidKey, StoreError
-from tidegate.http.attributes import Request
 from tidegate.http.guard import Guard
 from tidegate.limiter import Limiter
 from tidegate.server.answers import Answer, ProblemError, encoded, json_answer, made, shown
 from tidegate.server.metrics import Metrics
-from tidegate.server.origin import FIELDS, original
+from tidegate.server.origin import FIELDS, options, original, request_of
 from tidegate.server.page import PAGE_HEADERS, page
 from tidegate.server.requests import ClientLeftError, attributes_in, question, questions, read_body
-from tidegate.server.settings import Settings
+from tidegate.server.settings import Settings, attributes_looked_at
 from tidegate.server.strict_json import read
 from tidegate.server.verdict import verdict
 
 if TYPE_CHECKING:
     from tidegate.core.decision import Decision
+    from tidegate.http.problem import Answer as Refusal
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -70,6 +69,10 @@ class _InForce(NamedTuple):
     settings: Settings
     guard: Guard
     wanted: Mapping[bytes, str]
+    peer_is_all: bool
+    """Whether no rule looks at anything but the peer's address, so that nothing else need be read."""
+    may_hold: bool
+    """Whether a rule can ask for a wait."""
 
 
 class App:
@@ -99,7 +102,7 @@ class App:
         self.metrics = metrics if metrics is not None else Metrics()
         self.metrics.watch(limiter.store)
         self.metrics.in_force(limiter.policy)
-        self._in_force = self._prepared(settings if settings is not None else Settings())
+        self._in_force = self._prepared(limiter.policy, settings if settings is not None else Settings())
         self._reload_failed = False
         self._complaints = Limiter(TokenBucket(10, "1/s"))
         self._routes: dict[str, Route] = {
@@ -114,12 +117,12 @@ class App:
 
     def put_in_force(self, policy: Policy, settings: Settings) -> None:
         """Answer by another policy and other settings from the next request on."""
-        prepared = self._prepared(settings)
+        prepared = self._prepared(policy, settings)
         self._limiter.replace_policy(policy)
         self._in_force = prepared
         self.metrics.in_force(policy)
 
-    def _prepared(self, settings: Settings) -> _InForce:
+    def _prepared(self, policy: Policy, settings: Settings) -> _InForce:
         guard = Guard(
             self._limiter,
             draft=settings.fields,
@@ -132,19 +135,32 @@ class App:
         names = settings.attributes.header_names
         if settings.attributes.client.trusted:
             names |= FIELDS
-        return _InForce(settings, guard, {name.encode("latin-1"): name for name in names})
+        looked_at = attributes_looked_at(policy)
+        return _InForce(
+            settings,
+            guard,
+            {name.encode("latin-1"): name for name in names},
+            peer_is_all=not settings.attributes.client.trusted
+            and looked_at is not None
+            and looked_at <= {"address", "key"} - settings.attributes.names,
+            may_hold=looked_at is None
+            or any(rule.overrides or isinstance(rule.limit, LeakyQueue) for rule in policy),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; an ASGI application is called so."""
         kind = scope["type"]
         if kind == "http":
-            answer = await self._answer(scope, receive)
-            if answer is not None:
-                await send(
-                    {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
-                )
-                body = b"" if scope["method"] == "HEAD" else answer.body
-                await send({"type": "http.response.body", "body": body})
+            try:
+                answer = await self._handler(scope["path"], scope["method"])(scope, receive)
+            except ProblemError as problem:
+                self.metrics.failed(problem.cause)
+                answer = problem.answer()
+            except ClientLeftError:
+                return
+            status, headers, body = answer
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
         elif kind == "lifespan":
             await self._live(receive, send)
         elif kind == "websocket":
@@ -157,17 +173,8 @@ class App:
             if message["type"] == "lifespan.shutdown":
                 return
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
-        """The answer to a request; None if nobody waits for it any more."""
-        try:
-            return await self._handler(scope["path"], scope["method"])(scope, receive)
-        except ProblemError as problem:
-            self.metrics.failed(problem.cause)
-            return problem.answer()
-        except ClientLeftError:
-            return None
-
     def _handler(self, path: str, method: str) -> Handler:
+        """What answers at this path. Raises ProblemError for an unknown one and for a wrong method."""
         route = self._routes.get(path)
         if route is None:
             known = ", ".join(self._routes)
@@ -182,23 +189,25 @@ class App:
 
     async def _auth(self, scope: Scope, receive: Receive) -> Answer:
         """Decide on the request itself, or on the one that a trusted gateway asks about."""
-        settings, guard, wanted = self._in_force
-        deny, via = _options(scope["query_string"])
-        request = _request(scope, wanted)
-        client = settings.attributes.client
-        if client.trusted and client.trusts(request.peer):
-            request = original(request, via)
-        values = settings.attributes.of(request)
+        settings, guard, wanted, peer_is_all, may_hold = self._in_force
+        deny, via = options(scope["query_string"])
+        if peer_is_all:
+            peer = scope.get("client")
+            address = settings.attributes.address(peer[0] if peer else None, ())
+            values: dict[str, Any] = {"address": address, "key": address}
+        else:
+            request = request_of(scope, wanted)
+            client = settings.attributes.client
+            if client.trusted and client.trusts(request.peer):
+                request = original(request, via)
+            values = settings.attributes.of(request)
         decision = self._decided(values, 1, values["address"])
         if not decision.allowed:
-            status, pairs, body = guard.refused(decision)
-            return _with_status(deny or status, pairs, body)
-        wait_us = guard.hold_us(decision)
-        if wait_us:
+            return _refused(guard.refused(decision), deny)
+        if may_hold and (wait_us := decision.wait_us):
             if wait_us > guard.hold_us_max:
                 self._limiter.refund(decision)
-                status, pairs, body = guard.held_too_long(decision)
-                return _with_status(deny or status, pairs, body)
+                return _refused(guard.held_too_long(decision), deny)
             self.metrics.held += 1
             try:
                 await self._sleep(decision.wait)
@@ -225,34 +234,32 @@ class App:
     def _told(self, value: object) -> dict[str, Any]:
         asked = question(value)
         if asked.peek:
-            return verdict(self._asked(self._limiter.peek, asked.attributes, asked.cost))
+            try:
+                return verdict(self._limiter.peek(asked.attributes, asked.cost))
+            except Exception as error:
+                raise self._problem(error, asked.cost) from error
         decision = self._decided(asked.attributes, asked.cost, asked.caller)
         return verdict(decision, self._in_force.guard.pairs)
 
-    def _decided(self, attributes: object, cost: float, caller: Hashable) -> Decision:
-        """The decision, counted and timed."""
+    def _decided(self, attributes: Mapping[str, Any], cost: float, caller: Hashable) -> Decision:
+        """The decision, counted and timed. Raises ProblemError where there is none."""
         started_s = self._clock_s()
-        decision: Decision = self._asked(self._limiter.hit, attributes, cost, caller=caller)
+        try:
+            decision = self._limiter.hit(attributes, cost, caller=caller)
+        except Exception as error:
+            raise self._problem(error, cost) from error
         self.metrics.decided(decision, self._clock_s() - started_s)
         return decision
 
-    def _asked(self, verb: Callable[..., Any], attributes: object, cost: float, **more: Hashable) -> Any:
-        """What the limiter says. Raises ProblemError, whose cause is the request, the policy or the store."""
-        try:
-            return verb(attributes, cost, **more)
-        except InvalidKey as error:
-            raise ProblemError(400, f"{error}.") from None
-        except CostError as error:
-            if cost != int(cost):  # a log counts whole tokens; every other cost has been checked
-                raise ProblemError(400, f"{error}.") from None
-            raise self._broken_policy() from error
-        except StoreError as error:
+    def _problem(self, error: Exception, cost: float = 0) -> ProblemError:
+        """Whose fault it is that nothing was decided: the caller's is explained, the others are logged."""
+        if isinstance(error, InvalidKey):
+            return ProblemError(400, f"{error}.")
+        if isinstance(error, CostError) and cost != int(cost):  # a log counts whole tokens
+            return ProblemError(400, f"{error}.")
+        if isinstance(error, StoreError):
             self._complain("the store did not answer")
-            raise ProblemError(503, "The store does not answer.", cause="store") from error
-        except Exception as error:  # whatever a function of the policy raises: the caller is not told
-            raise self._broken_policy() from error
-
-    def _broken_policy(self) -> ProblemError:
+            return ProblemError(503, "The store does not answer.", cause="store")
         self._complain("a cost or override function of the policy failed")
         return ProblemError(500, "The policy could not be applied to this request.", cause="policy")
 
@@ -271,7 +278,11 @@ class App:
             raise ProblemError(
                 400, 'Send {"attributes": {...}}, as in the requests that are to be forgotten.'
             )
-        self._asked(lambda attributes, _: self._limiter.reset(attributes), attributes_in(value), 0)
+        attributes = attributes_in(value)
+        try:
+            self._limiter.reset(attributes)
+        except Exception as error:
+            raise self._problem(error) from error
         return json_answer({"reset": True})
 
     async def _reload_now(self, scope: Scope, receive: Receive) -> Answer:
@@ -311,7 +322,8 @@ class App:
     # --- looking ---
 
     async def _page(self, scope: Scope, receive: Receive) -> Answer:
-        body = page(self._limiter.policy, self._limiter.store)
+        # In a thread: to say a thousand rules in words takes half a second, and others want to be decided.
+        body = await asyncio.to_thread(page, self._limiter.policy, self._limiter.store)
         return made(200, "text/html; charset=utf-8", body, PAGE_HEADERS)
 
     async def _health(self, scope: Scope, receive: Receive) -> Answer:
@@ -334,41 +346,12 @@ def _header_lines(scope: Scope) -> dict[bytes, bytes]:
     return {name.lower(): value for name, value in scope["headers"]}
 
 
-def _request(scope: Scope, wanted: Mapping[bytes, str]) -> Request:
-    """The parts that attributes are made from."""
-    headers: dict[str, list[str]] = {}
-    for raw, value in scope["headers"]:
-        name = wanted.get(raw)
-        if name is not None:
-            headers.setdefault(name, []).append(value.decode("latin-1"))
-    peer = scope.get("client")
-    query = scope["query_string"].decode("latin-1")
-    return Request(scope["method"], scope["path"], headers, peer[0] if peer else None, query)
-
-
-def _options(query: bytes) -> tuple[int | None, str | None]:
-    """What the gateway's address of /auth asks for: the status of a refusal, and whose fields to read."""
-    if b"deny=" not in query and b"via=" not in query:
-        return None, None
-    found: dict[str, str] = {}
-    for name, value in parse_qsl(query[:4096].decode("latin-1"), keep_blank_values=True):
-        if name in {"deny", "via"} and found.setdefault(name, value) != value:
-            raise ProblemError(400, f"{name} comes twice with different values; keep one of them.")
-    deny = found.get("deny")
-    if deny is None:
-        return None, found.get("via")
-    if not (len(deny) == 3 and deny.isascii() and deny.isdigit() and 400 <= int(deny) <= 599):
-        raise ProblemError(
-            400, f"deny is {shown(deny)}; write a status from 400 to 599, for instance deny=403."
-        )
-    return int(deny), found.get("via")
-
-
-def _with_status(status: int, pairs: list[tuple[str, str]], body: bytes) -> Answer:
-    """The answer to a refused request, with this status in the body as well."""
-    problem = json.loads(body)
-    if problem["status"] != status:
-        problem["status"] = status
+def _refused(answer: Refusal, deny: int | None) -> Answer:
+    """The answer to a refused request, with another status in the head and in the body if it is asked for."""
+    status, pairs, body = answer
+    if deny is not None and deny != status:
+        problem = json.loads(body)
+        problem["status"] = status = deny
         body = json.dumps(problem, separators=(",", ":")).encode("ascii")
         pairs = [(name, str(len(body)) if name == "Content-Length" else value) for name, value in pairs]
     return Answer(status, encoded(pairs), body)

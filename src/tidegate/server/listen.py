@@ -9,6 +9,7 @@ for a reload. None of them ends it in between.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable
@@ -93,7 +94,9 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._hangups.begin(asyncio.get_running_loop())
+        gc.collect()
+        gc.freeze()  # what has been loaded stays; looking through it again and again would hold requests up
+        self._hangups.begin()
         self._on_started()
 
     async def on_tick(self, counter: int) -> bool:
@@ -111,8 +114,8 @@ class Hangups:
     A signal before the loop runs is kept until it does. Where there is no such signal, nothing happens.
     """
 
-    def __init__(self, reload: Callable[[], Awaitable[object]]) -> None:
-        self._reload = reload
+    def __init__(self) -> None:
+        self.reload: Callable[[], Awaitable[object]] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._asked = False
@@ -122,9 +125,9 @@ class Hangups:
         if hasattr(signal, "SIGHUP"):
             signal.signal(signal.SIGHUP, self._on_signal)
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Reload in this loop from now on."""
-        self._loop = loop
+    def begin(self) -> None:
+        """Reload in the running loop from now on."""
+        self._loop = asyncio.get_running_loop()
         self._start()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -133,19 +136,17 @@ class Hangups:
             self._loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
-        assert self._loop is not None
         if self._asked and (self._task is None or self._task.done()):
-            self._task = self._loop.create_task(self._run())
+            self._task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
         while self._asked:
             self._asked = False
-            await self._reload()
+            if self.reload is not None:
+                await self.reload()
 
 
-def listen(
-    app: Any, at: socket.socket, *, on_started: Callable[[], None], reload: Callable[[], Awaitable[object]]
-) -> None:
+def listen(app: Any, at: socket.socket, *, on_started: Callable[[], None], hangups: Hangups) -> None:
     """Serve on a bound socket until SIGTERM or SIGINT, and return when the requests at hand are answered."""
     config = uvicorn.Config(
         app,
@@ -161,8 +162,6 @@ def listen(
         timeout_graceful_shutdown=STOP_WITHIN_S,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a stranger's broken request is no news
-    hangups = Hangups(reload)
-    hangups.listen()
     # uvicorn raises the signal that stopped it once more when all is done; a stop on request is a success.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: None)

@@ -115,9 +115,14 @@
   function showOutcomes(decision) {
     const rows = decision.outcomes.map((outcome) => {
       const row = document.createElement("tr");
-      row.classList.toggle("binds", outcome.rule === decision.rule);
       const name = cell("th", outcome.rule);
       name.scope = "row";
+      if (outcome.rule === decision.rule) {
+        row.className = "binds";
+        const badge = cell("span", "binds");
+        badge.className = "badge";
+        name.append(" ", badge);
+      }
       const said = cell("td", spoken(outcome));
       said.className = outcome.allowed ? "yes" : "no";
       const left = document.createElement("td");

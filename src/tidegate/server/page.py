@@ -84,7 +84,9 @@ def _page(policy: Policy, max_keys: int, when_full: str) -> bytes:
     filled = {
         "lead": escape(lead),
         "rules": "\n".join(_rule(rule) for rule in describe(policy, home=home)),
-        "fields": "\n".join(_field(name, values) for name, values in fields_of(policy).items()),
+        "fields": "\n".join(
+            _field(place, *field) for place, field in enumerate(fields_of(policy).items(), 1)
+        ),
         "style": _STYLE,
         "script": _SCRIPT,
     }
@@ -120,8 +122,8 @@ def _examples(pattern: Any) -> list[str]:
     return [str(one) for one in patterns if one is not None]
 
 
-def _field(name: str, suggestions: list[str]) -> str:
-    identity = escape(f"attribute-{name}")
+def _field(place: int, name: str, suggestions: list[str]) -> str:
+    identity = f"attribute-{place}"
     begins = escape(_PREFILLED.get(name, ""))
     options = "".join(f'<option value="{escape(value)}">' for value in suggestions)
     listing = f'<datalist id="{identity}-values">{options}</datalist>' if options else ""

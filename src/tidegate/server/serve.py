@@ -23,11 +23,13 @@ from tidegate.errors import ConfigError, TidegateError
 from tidegate.http.attributes import Request
 from tidegate.limiter import Limiter
 from tidegate.server.app import App
-from tidegate.server.listen import listen
+from tidegate.server.listen import Hangups, listen
 from tidegate.server.settings import Settings
 from tidegate.testing import ManualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tidegate.core.policy import Policy
 
 FAILED: Final = 1
@@ -45,6 +47,8 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
     cannot be had, 2 if the file cannot be used.
     """
     _log_to_stderr()
+    hangups = Hangups()
+    hangups.listen()
     try:
         config = load(config_path if config_path is not None else EXAMPLE)
         settings = Settings.of(config)
@@ -64,7 +68,8 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
         return FAILED
     with at:
         serving = _Serving(config_path, config, limiter, settings)
-        listen(serving.app, at, on_started=partial(serving.say_started, at), reload=serving.reload_on_signal)
+        hangups.reload = serving.reload_on_signal
+        listen(serving.app, at, on_started=partial(serving.say_started, at), hangups=hangups)
     limiter.close()
     _say("tidegate has stopped.")
     return 0
@@ -103,9 +108,11 @@ class _Serving:
     def say_started(self, at: socket.socket) -> None:
         """Say where the server is, and how to see it refuse."""
         host, port = at.getsockname()[:2]
-        local = _is_loopback(host)
         base = f"http://{_in_url(host)}:{port}"
         reached = base if not _is_any(host) else f"http://127.0.0.1:{port}"
+        warning = exposure(host, self._config.server.trusted_proxies)
+        if warning:
+            _complain(warning)
         rules = len(self._config.policy)
         source = "the built-in example" if self._reloader is None else self._reloader.path
         _say(
@@ -113,12 +120,17 @@ class _Serving:
             f"  open     {reached}/\n"
             f"  try      {_curl(self._config.policy, self._settings, reached)}"
         )
-        if not local and not self._config.server.trusted_proxies:
-            _complain(
-                f"{base} can be reached from other machines, and server.trusted_proxies is empty: anybody "
-                "there can ask and use up budgets, and a gateway is taken for the client. List your "
-                "gateways, or listen on 127.0.0.1."
-            )
+
+
+def exposure(host: str, trusted_proxies: Collection[str]) -> str | None:
+    """What is risky about listening on this address; None for what only this machine reaches."""
+    if _is_loopback(host) or trusted_proxies:
+        return None
+    return (
+        f"{host} can be reached from other machines, and server.trusted_proxies is empty: anybody there can "
+        "ask and use up budgets, and a gateway is taken for the client. List your gateways, or listen on "
+        "127.0.0.1."
+    )
 
 
 def _curl(policy: Policy, settings: Settings, base: str) -> str:

@@ -32,7 +32,7 @@ from tidegate.units import US_PER_S, Rate, div_ceil
 CAPACITY_MOST = 2_000
 _KEY = "client"
 _KEYS_WEIGHED = 400
-_SPENDS_WEIGHED = 8_000
+_SPENDS_WEIGHED = 4_000
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from itertools import groupby
 from tidegate.core.decision import Decision
 from tidegate.core.outcome import Outcome
 from tidegate.core.policy import Policy
-from tidegate.core.typeset import number, paragraph, span, table
+from tidegate.core.typeset import brief, number, paragraph, span, table
 from tidegate.limiter import Limiter
 from tidegate.testing.clock import ManualClock
 from tidegate.units import US_PER_S, Number
@@ -141,4 +141,4 @@ def _outcome_lines(outcomes: Sequence[Outcome], width: int) -> list[str]:
 def _span_or_never(us: int | None) -> str:
     if us is None:
         return "never"
-    return span(us) if us else "-"
+    return brief(us) if us else "-"

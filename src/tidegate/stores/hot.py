@@ -156,7 +156,7 @@ def _compiled_hit(parts: Parts) -> tuple[Callable[..., Decision], Callable[[], N
         if gone_us > 0:
             level -= p * gone_us
             at_ns += gone_us * 1_000
-        elif gone_us < -STEP_US:
+        elif gone_us < 0 and (gone_us < -STEP_US or level == 0):
             return slow(key, cost, caller=caller)
         busy_since_ns, given_back = cell.busy_since_ns, cell.given_back
         if level < 0:  # noqa: PLR1730  # max() would be a call
@@ -199,6 +199,7 @@ def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable
                 or held.by is not None  # from here on, as above
                 or cell.law is not ours
                 or (gone_us := (asked_ns - cell.at_ns) // 1_000) < -STEP_US
+                or (cell.level == 0 and gone_us < 0)
             ):
                 tell(slow(key, cost))
                 continue

@@ -141,9 +141,8 @@ class MemoryStore:
                     table.look(LOOKED_AT_EACH_TIME, now_us)
                 table.keep(outcome.charge.key, outcome.state)
             elif state is not None and state.law is not outcome.limit.law and state.law == outcome.limit.law:
-                table.keep(
-                    outcome.charge.key, state._replace(law=outcome.limit.law)
-                )  # known by the compiled path
+                law = outcome.limit.law  # an equal one: this very one is what the compiled path looks for
+                table.keep(outcome.charge.key, state._replace(law=law))
         return outcomes
 
     def _begin(self, rule: str, key: Key, law: Level, units: int) -> int | None:

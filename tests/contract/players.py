@@ -1,0 +1,71 @@
+"""The ways in which a request can reach a store, each played as the same side of an agreement.
+
+A new store adds a line to `STORES`; a new path to a decision adds one to `PATHS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from tidegate import AsyncLimiter, Decision, Limiter, Policy
+from tidegate.drive import run_blocking
+from tidegate.limiter import AsyncReservation, Reservation
+from tidegate.stores.base import Store
+from tidegate.stores.memory import MemoryStore
+from tidegate.testing import ManualClock
+
+STORES: dict[str, Callable[[ManualClock], Store]] = {
+    "memory": lambda clock: MemoryStore(clock=clock),
+    "memory, forgetting when full": lambda clock: MemoryStore(10_000, "forget", clock=clock),
+    "memory, refusing when full": lambda clock: MemoryStore(10_000, "refuse", clock=clock),
+}
+"""Every store, opened so that it asks this clock."""
+
+PATHS = ("compiled", "layered", "instants from outside", "awaited")
+"""By the closure that a limiter compiles; by the store's own verb; with explicit instants; asynchronously."""
+
+Amount = int | Fraction
+
+
+class Side:
+    """One limiter on one store, asked by one path."""
+
+    def __init__(self, path: str, policy: Policy, clock: ManualClock, store: str = "memory") -> None:
+        self.path = path
+        opened = STORES[store](clock)
+        told = clock if path == "instants from outside" else None
+        kind: Any = AsyncLimiter if path == "awaited" else Limiter
+        self.limiter: Any = kind(policy, store=opened, clock=told)
+
+    def hit(self, key: Any, cost: Amount = 1, caller: Any = None) -> Decision:
+        """Take it."""
+        if self.path == "layered":
+            return Limiter.hit(self.limiter, key, cost, caller=caller)
+        return self._result(self.limiter.hit(key, cost, caller=caller))
+
+    def peek(self, key: Any, cost: Amount = 1) -> Decision:
+        """Ask what a hit would be answered."""
+        return self._result(self.limiter.peek(key, cost))
+
+    def refund(self, decision: Decision, cost: Amount | None = None) -> Fraction:
+        """Give back."""
+        return self._result(self.limiter.refund(decision, cost))
+
+    def settle(self, decision: Decision, actual: Amount) -> Fraction:
+        """Settle, as a reservation of this decision would."""
+        if self.path == "awaited":
+            return self._result(AsyncReservation(self.limiter, decision).settle(actual))
+        return Reservation(self.limiter, decision).settle(actual)
+
+    def reset(self, key: Any) -> None:
+        """Make the key fresh."""
+        self._result(self.limiter.reset(key))
+
+    def replace_policy(self, policy: Policy) -> None:
+        """Decide by another policy."""
+        self.limiter.replace_policy(policy)
+
+    def _result(self, answer: Any) -> Any:
+        return run_blocking(answer) if hasattr(answer, "send") else answer

@@ -1,0 +1,95 @@
+# The hammer: real threads and processes, two bounds, and an end in any case.
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.store_tools.broken import Generous
+from tidegate import StoreError
+from tidegate.stores.memory import MemoryStore
+from tidegate.testing.hammer import hammer
+
+
+def open_memory(url: str) -> MemoryStore:
+    """A store that says it is shared by processes, and is not."""
+    store = MemoryStore()
+    store.name = "pretended"
+    return store
+
+
+def open_failing(url: str) -> MemoryStore:
+    """A store that every process but the first fails to open."""
+    import multiprocessing
+
+    if multiprocessing.parent_process() is not None:
+        raise StoreError("the server is away")
+    return open_memory(url)
+
+
+@pytest.mark.real_time
+def test_threads_get_exactly_the_limit():
+    """C001: whatever the interleaving, what came through lies between the two bounds."""
+    result = hammer("memory://", threads=4, seconds=0.3, capacity=50, rate="100/s")
+
+    assert result.ok
+    assert result.saturated
+    assert 50 <= result.lower <= result.admitted <= result.upper
+    assert result.upper - result.lower < 20
+    assert result.calls == result.refused + result.admitted
+
+
+@pytest.mark.real_time
+def test_a_generous_store_is_found():
+    """A store that admits more than the limit is above the upper bound."""
+    result = hammer("memory://", threads=2, seconds=0.2, opener=lambda _: Generous())
+
+    assert not result.ok
+    assert result.admitted > result.upper
+
+
+@pytest.mark.real_time
+def test_processes_that_do_not_share_are_found():
+    """A store that is not shared, though it says so, admits a capacity in each process: that is seen."""
+    result = hammer("pretended://", processes=3, seconds=0.2, rate="1/s", opener=open_memory)
+
+    assert (result.processes, result.errors) == (3, ())
+    assert result.admitted >= 300
+    assert not result.ok
+
+
+@pytest.mark.real_time
+def test_a_store_that_cannot_be_opened():
+    """If processes fail to open the store the run ends soon, and says why."""
+    began = time.monotonic()
+    result = hammer("pretended://", processes=2, seconds=0.2, opener=open_failing)
+
+    assert time.monotonic() - began < 25
+    assert not result.ok
+    assert "StoreError: the server is away" in result.errors
+
+
+def test_several_processes_need_a_shared_store():
+    """A memory store has a budget in each process, so several are refused before anything starts."""
+    with pytest.raises(StoreError, match="8 processes would have a budget each; hammer it with --threads 8"):
+        hammer("memory://", processes=8)
+
+
+@pytest.mark.real_time
+def test_without_saturation_there_is_no_bound_below():
+    """If the limit was never reached, nothing is claimed of what should have been admitted."""
+    result = hammer("memory://", seconds=0.05, capacity=10**6, rate="1000000/s")
+
+    assert not result.saturated
+    assert result.lower == 0
+    assert result.ok
+
+
+@pytest.mark.real_time
+def test_the_key_is_forgotten():
+    """Nothing is left of the key that was hammered."""
+    store = MemoryStore()
+    hammer("memory://", threads=2, seconds=0.05, opener=lambda _: store)
+    states = [table.state(key) for table in store._tables.values() for key in table.cells]
+    assert all(state.law.is_fresh(state) for state in states)
