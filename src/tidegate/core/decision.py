@@ -258,11 +258,6 @@ class HotDecision(Decision):
 
     @property
     def binding(self) -> Outcome:
-        """The only outcome."""
-        return self.outcomes[0]
-
-    @property
-    def binding(self) -> Outcome:
         """The only outcome there is."""
         return self.outcomes[0]
 
