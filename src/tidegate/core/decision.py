@@ -250,7 +250,7 @@ class HotDecision(Decision):
             busy_since_us = at_us if at_ns == busy_since_ns else (busy_since_ns + bound.offset_ns) // 1_000
             form, allowed = bound.form, self.allowed
             rule, _, limit, _, mode, carry, _, _ = form
-            state = _new(LevelState, (level, at_us, busy_since_us, given_back, limit.law))
+            state = _new(LevelState, (level, at_us, busy_since_us, given_back if level else 0, limit.law))
             charge = _new(Charge, (rule, key, limit, cost * MILLI, mode, carry, False, None))
             now_us = at_us if gone_us >= 0 else at_us + gone_us
             read = self._outcomes = (_new(Outcome, (charge, allowed, allowed, state, now_us, None)),)
@@ -258,7 +258,7 @@ class HotDecision(Decision):
 
     @property
     def binding(self) -> Outcome:
-        """The only outcome."""
+        """The only outcome there is."""
         return self.outcomes[0]
 
     @property

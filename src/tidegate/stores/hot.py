@@ -199,7 +199,7 @@ def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable
                 or held.by is not None  # from here on, as above
                 or cell.law is not ours
                 or (gone_us := (asked_ns - cell.at_ns) // 1_000) < -STEP_US
-                or (gone_us < 0 and cell.level == 0)
+                or (cell.level == 0 and gone_us < 0)
             ):
                 tell(slow(key, cost))
                 continue
