@@ -81,7 +81,7 @@ class Level:
             return LevelState(0, now_us, now_us - 1, 0, self)
         level, at_us, busy_since_us, given_back, _ = state
         if level == 0:
-            return LevelState(0, now_us, busy_since_us, given_back, self)
+            return LevelState(0, now_us, busy_since_us, 0, self)
         if now_us >= at_us:
             level = drained(level, self.p, now_us - at_us)
             return LevelState(level, now_us, busy_since_us, given_back if level else 0, self)
