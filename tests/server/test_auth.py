@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.server.asked import PEER, app_of, ask, decide, samples
-from tidegate import LeakyQueue, Rule, TokenBucket
+from tidegate import LeakyQueue, Policy, Rule, TokenBucket
 from tidegate.http.attributes import Attributes
 from tidegate.http.keys import ClientAddress
 from tidegate.server.app import App
 from tidegate.server.origin import split_target
-from tidegate.server.settings import Settings
+from tidegate.server.settings import Settings, attributes_looked_at
 
 GATEWAY = ("10.0.0.1", 9)
 BY_ADDRESS = Rule("address", TokenBucket(20, "5/s"), by=("address",))
@@ -349,3 +349,39 @@ def test_a_decision_is_counted_once_however_it_is_answered():
     assert counted["tidegate_refusals_total", "address"] == 2
     assert counted["tidegate_shadow_refusals_total", "tight"] == 3
     assert counted["tidegate_decision_seconds_count",] == 4
+
+
+def test_what_no_rule_looks_at_is_not_read_and_changes_nothing():
+    """By address alone, beside other rules, and where a header is called "address", /auth counts the same."""
+    plain = Rule("address", TokenBucket(1, "1/h"), by=("address",))
+    renamed = Attributes({"address": {"header": "X-Client"}})
+    headers = [("X-Client", "elsewhere")]
+
+    for rules in (
+        (plain,),
+        (plain, Rule("org", TokenBucket(9, "1/s"), by=("org",))),
+        (Rule("k", TokenBucket(1, "0/s"), by=("key",)),),
+    ):
+        app, _ = app_of(*rules)
+        assert [ask(app, "GET", "/auth", headers=headers).status for _ in range(2)] == [200, 429]
+        assert ask(app, "GET", "/auth", headers=headers, client=("192.0.2.9", 1)).status == 200
+    app, _ = app_of(plain, settings=Settings(renamed))
+    assert ask(app, "GET", "/auth", headers=headers).status == 200
+    assert ask(app, "GET", "/auth", headers=headers, client=("192.0.2.9", 1)).status == 429
+
+
+def test_a_policy_says_what_it_looks_at():
+    """Keys, matches and cost tables name attributes; a route is a method and a path; a function wants any."""
+    limit = TokenBucket(9, "1/s")
+
+    assert attributes_looked_at(Policy([Rule("a", limit, by=("x",), match={"plan": "free"})])) == {
+        "x",
+        "plan",
+    }
+    assert attributes_looked_at(Policy([Rule("a", limit, cost={"POST /x": 2})])) == {
+        "route",
+        "method",
+        "path",
+    }
+    assert attributes_looked_at(Policy([Rule("a", limit), Rule("b", limit, cost=lambda _: 1)])) is None
+    assert attributes_looked_at(Policy([Rule("a", limit, overrides=lambda _: None)])) is None

@@ -184,3 +184,16 @@ def test_nginx_turns_other_statuses_into_500(tmp_path: Path):
         nginx(tmp_path, recommended(running.port, behind).replace("&deny=403", "")) as port,
     ):
         assert [get(port, "/")[0] for _ in range(4)] == [200, 200, 200, 500]
+
+
+def test_nginx_without_the_server(tmp_path: Path):
+    """With the server gone nginx answers 500, or lets requests pass where the configuration says so."""
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    with server(tmp_path, tmp_path / "policy.yaml") as running, backend() as behind:
+        closed = recommended(running.port, behind)
+        opened = closed.replace("error_page 403", "error_page 500 = @unlimited; error_page 403", 1)
+        opened += f"location @unlimited {{ proxy_pass http://127.0.0.1:{behind}; }}"
+        running.stop()
+        for locations, status in ((closed, 500), (opened, 200)):
+            with nginx(tmp_path, locations) as port:
+                assert get(port, "/")[0] == status

@@ -14,6 +14,7 @@ Policy(20)  # error: arg-type
 
 limiter = Limiter(TokenBucket(20, "5/s"))
 limiter.hit()  # error: call-arg
+limiter.hit(1.5)  # error: arg-type
 limiter.hit("org", cost="2")  # error: arg-type
 limiter.hit("org").remaining = 3  # error: misc
 limiter.hit("org").limits  # error: attr-defined

@@ -38,17 +38,14 @@ def key_of(values: tuple[object, ...]) -> Key:
         if isinstance(value, str):
             return _checked(value if type(value) is str else str.__str__(value))
         values = value if isinstance(value, tuple) else (value,)
-    encoded = b"".join(_part(value) for value in values)
-    if len(encoded) > KEY_BYTES_MOST:
-        raise _too_long(len(encoded))
-    return encoded
+    return _joined([_part(value) for value in values])
 
 
 def keys_by(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Key]:
     """A function that gives the key which a request's attributes of these names make."""
-    if len(names) != 1:
-        return lambda attributes: key_of(tuple([present(attributes.get(name)) for name in names]))
-    (name,) = names
+    if not names:
+        return lambda attributes: b""
+    (name, *more) = names
 
     def of_one(attributes: Mapping[str, object]) -> Key:
         value = attributes.get(name)
@@ -56,7 +53,10 @@ def keys_by(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Key]:
             return _checked(value)
         return key_of((present(value),))
 
-    return of_one
+    def of_several(attributes: Mapping[str, object]) -> Key:
+        return _joined([_part(present(attributes.get(name))) for name in names])
+
+    return of_several if more else of_one
 
 
 def bare_key(key: object) -> tuple[object, ...]:
@@ -79,6 +79,13 @@ def _checked(text: str) -> str:
         if size > KEY_BYTES_MOST:
             raise _too_long(size)
     return text
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    encoded = b"".join(parts)
+    if len(encoded) > KEY_BYTES_MOST:
+        raise _too_long(len(encoded))
+    return encoded
 
 
 def _too_long(size: int) -> InvalidKey:

@@ -83,7 +83,8 @@ class Level:
         if level == 0:
             return LevelState(0, now_us, busy_since_us, 0, self)
         if now_us >= at_us:
-            return LevelState(drained(level, self.p, now_us - at_us), now_us, busy_since_us, given_back, self)
+            level = drained(level, self.p, now_us - at_us)
+            return LevelState(level, now_us, busy_since_us, given_back if level else 0, self)
         if clock(at_us, now_us) == at_us:
             return LevelState(level, at_us, busy_since_us, given_back, self)
         return LevelState(

@@ -85,7 +85,8 @@ class Outcome(NamedTuple):
     @property
     def remaining(self) -> int:
         """Whole tokens left, rounded down, never negative."""
-        return max(0, self.left // MILLI)
+        law = self.charge.limit.law
+        return max(0, int(law.left(self.state) // (law.grain * MILLI)))
 
     @property
     def retry_after_us(self) -> int | None:

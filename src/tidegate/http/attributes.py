@@ -67,7 +67,8 @@ class Attributes:
     {"path_segment": n} (1 is the first), {"host_label": n} (1 is the leftmost), {"templates": [...]} (the
     first route template that fits, else absent) or {"value": text}. With "digest": true the value is
     replaced by a digest, for what must not stand in a store, such as an API key.
-    `client` says how the address is found behind proxies. `names_key` tells whether a source is named "key".
+    `client` says how the address is found behind proxies. `names` are those of the sources, and `names_key`
+    tells whether "key" is among them.
     Raises PolicyError at construction for a source that cannot be read.
     """
 
@@ -86,6 +87,7 @@ class Attributes:
                 names.add(header)
         self.header_names = frozenset(names)
         self.names_key = "key" in (sources or {})
+        self.names = frozenset(sources or ())
 
     def of(self, request: Request) -> dict[str, Value]:
         """The attributes of one request; absent ones are None."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,6 +17,7 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 PROBLEM = "application/problem+json"
 SHOWN_MOST = 60
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _COMMON: Pairs = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
 
 
@@ -75,8 +75,7 @@ def json_answer(
     headers: Iterable[tuple[str, str]] = (),
 ) -> Answer:
     """A response whose body is `value` in ASCII, so that no text in it can break an encoding."""
-    body = json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
-    return made(status, content_type, body, headers)
+    return made(status, content_type, _encode(value).encode("ascii"), headers)
 
 
 def made(
@@ -94,12 +93,16 @@ def made(
 
 def encoded(pairs: Iterable[tuple[str, str]]) -> Headers:
     """Header fields as ASGI wants them."""
-    return [(_field_name(name), value.encode("latin-1")) for name, value in pairs]
+    known = _FIELD_NAMES.get
+    return [(known(name) or _field_name(name), value.encode("latin-1")) for name, value in pairs]
 
 
-@lru_cache(maxsize=256)
 def _field_name(name: str) -> bytes:
     return name.lower().encode("latin-1")
+
+
+_FIELD_NAMES = {name: _field_name(name) for name in ("RateLimit", "RateLimit-Policy", "Retry-After")}
+"""Those that go with every decision, so that they need not be encoded each time."""
 
 
 def shown(value: object) -> str:

@@ -23,20 +23,18 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
-from urllib.parse import parse_qsl
 
-from tidegate.core.limits import TokenBucket
+from tidegate.core.limits import LeakyQueue, TokenBucket
 from tidegate.core.policy import Policy
 from tidegate.errors import ConfigError, CostError, InvalidKey, StoreError
-from tidegate.http.attributes import Request
 from tidegate.http.guard import Guard
 from tidegate.limiter import Limiter
 from tidegate.server.answers import Answer, ProblemError, encoded, json_answer, made, shown
 from tidegate.server.metrics import Metrics
-from tidegate.server.origin import FIELDS, original
+from tidegate.server.origin import FIELDS, options, original, request_of
 from tidegate.server.page import PAGE_HEADERS, page
 from tidegate.server.requests import ClientLeftError, attributes_in, question, questions, read_body
-from tidegate.server.settings import Settings
+from tidegate.server.settings import Settings, attributes_looked_at
 from tidegate.server.strict_json import read
 from tidegate.server.verdict import verdict
 
@@ -71,6 +69,10 @@ class _InForce(NamedTuple):
     settings: Settings
     guard: Guard
     wanted: Mapping[bytes, str]
+    peer_is_all: bool
+    """Whether no rule looks at anything but the peer's address, so that nothing else need be read."""
+    may_hold: bool
+    """Whether a rule can ask for a wait."""
 
 
 class App:
@@ -100,7 +102,7 @@ class App:
         self.metrics = metrics if metrics is not None else Metrics()
         self.metrics.watch(limiter.store)
         self.metrics.in_force(limiter.policy)
-        self._in_force = self._prepared(settings if settings is not None else Settings())
+        self._in_force = self._prepared(limiter.policy, settings if settings is not None else Settings())
         self._reload_failed = False
         self._complaints = Limiter(TokenBucket(10, "1/s"))
         self._routes: dict[str, Route] = {
@@ -115,12 +117,12 @@ class App:
 
     def put_in_force(self, policy: Policy, settings: Settings) -> None:
         """Answer by another policy and other settings from the next request on."""
-        prepared = self._prepared(settings)
+        prepared = self._prepared(policy, settings)
         self._limiter.replace_policy(policy)
         self._in_force = prepared
         self.metrics.in_force(policy)
 
-    def _prepared(self, settings: Settings) -> _InForce:
+    def _prepared(self, policy: Policy, settings: Settings) -> _InForce:
         guard = Guard(
             self._limiter,
             draft=settings.fields,
@@ -133,7 +135,17 @@ class App:
         names = settings.attributes.header_names
         if settings.attributes.client.trusted:
             names |= FIELDS
-        return _InForce(settings, guard, {name.encode("latin-1"): name for name in names})
+        looked_at = attributes_looked_at(policy)
+        return _InForce(
+            settings,
+            guard,
+            {name.encode("latin-1"): name for name in names},
+            peer_is_all=not settings.attributes.client.trusted
+            and looked_at is not None
+            and looked_at <= {"address", "key"} - settings.attributes.names,
+            may_hold=looked_at is None
+            or any(rule.overrides or isinstance(rule.limit, LeakyQueue) for rule in policy),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; an ASGI application is called so."""
@@ -162,7 +174,7 @@ class App:
                 return
 
     def _handler(self, path: str, method: str) -> Handler:
-        """What answers at this path. Raises ProblemError for an unknown one (404) and a wrong method (405)."""
+        """What answers at this path. Raises ProblemError for an unknown one and for a wrong method."""
         route = self._routes.get(path)
         if route is None:
             known = ", ".join(self._routes)
@@ -177,18 +189,22 @@ class App:
 
     async def _auth(self, scope: Scope, receive: Receive) -> Answer:
         """Decide on the request itself, or on the one that a trusted gateway asks about."""
-        settings, guard, wanted = self._in_force
-        deny, via = _options(scope["query_string"])
-        request = _request(scope, wanted)
-        client = settings.attributes.client
-        if client.trusted and client.trusts(request.peer):
-            request = original(request, via)
-        values = settings.attributes.of(request)
+        settings, guard, wanted, peer_is_all, may_hold = self._in_force
+        deny, via = options(scope["query_string"])
+        if peer_is_all:
+            peer = scope.get("client")
+            address = settings.attributes.address(peer[0] if peer else None, ())
+            values: dict[str, Any] = {"address": address, "key": address}
+        else:
+            request = request_of(scope, wanted)
+            client = settings.attributes.client
+            if client.trusted and client.trusts(request.peer):
+                request = original(request, via)
+            values = settings.attributes.of(request)
         decision = self._decided(values, 1, values["address"])
         if not decision.allowed:
             return _refused(guard.refused(decision), deny)
-        wait_us = guard.hold_us(decision)
-        if wait_us:
+        if may_hold and (wait_us := decision.wait_us):
             if wait_us > guard.hold_us_max:
                 self._limiter.refund(decision)
                 return _refused(guard.held_too_long(decision), deny)
@@ -220,28 +236,26 @@ class App:
         if asked.peek:
             try:
                 return verdict(self._limiter.peek(asked.attributes, asked.cost))
-            except Exception as error:  # noqa: BLE001  # told apart below
+            except Exception as error:
                 raise self._problem(error, asked.cost) from error
         decision = self._decided(asked.attributes, asked.cost, asked.caller)
         return verdict(decision, self._in_force.guard.pairs)
 
-    def _decided(self, attributes: object, cost: float, caller: Hashable) -> Decision:
+    def _decided(self, attributes: Mapping[str, Any], cost: float, caller: Hashable) -> Decision:
         """The decision, counted and timed. Raises ProblemError where there is none."""
         started_s = self._clock_s()
         try:
             decision = self._limiter.hit(attributes, cost, caller=caller)
-        except Exception as error:  # noqa: BLE001  # told apart below
+        except Exception as error:
             raise self._problem(error, cost) from error
         self.metrics.decided(decision, self._clock_s() - started_s)
         return decision
 
     def _problem(self, error: Exception, cost: float = 0) -> ProblemError:
-        """Whose fault it is that there is no decision: the caller's is explained, the others are only logged."""
+        """Whose fault it is that nothing was decided: the caller's is explained, the others are logged."""
         if isinstance(error, InvalidKey):
             return ProblemError(400, f"{error}.")
-        if isinstance(error, CostError) and cost != int(
-            cost
-        ):  # a log counts whole tokens; all else is checked
+        if isinstance(error, CostError) and cost != int(cost):  # a log counts whole tokens
             return ProblemError(400, f"{error}.")
         if isinstance(error, StoreError):
             self._complain("the store did not answer")
@@ -330,36 +344,6 @@ _EMPTY: Final = [(b"content-length", b"0"), (b"cache-control", b"no-store")]
 def _header_lines(scope: Scope) -> dict[bytes, bytes]:
     """The header fields by name; of several with one name the last."""
     return {name.lower(): value for name, value in scope["headers"]}
-
-
-def _request(scope: Scope, wanted: Mapping[bytes, str]) -> Request:
-    """The parts that attributes are made from."""
-    headers: dict[str, list[str]] = {}
-    for raw, value in scope["headers"]:
-        name = wanted.get(raw)
-        if name is not None:
-            headers.setdefault(name, []).append(value.decode("latin-1"))
-    peer = scope.get("client")
-    query = scope["query_string"].decode("latin-1")
-    return Request(scope["method"], scope["path"], headers, peer[0] if peer else None, query)
-
-
-def _options(query: bytes) -> tuple[int | None, str | None]:
-    """What the gateway's address of /auth asks for: the status of a refusal, and whose fields to read."""
-    if b"deny=" not in query and b"via=" not in query:
-        return None, None
-    found: dict[str, str] = {}
-    for name, value in parse_qsl(query[:4096].decode("latin-1"), keep_blank_values=True):
-        if name in {"deny", "via"} and found.setdefault(name, value) != value:
-            raise ProblemError(400, f"{name} comes twice with different values; keep one of them.")
-    deny = found.get("deny")
-    if deny is None:
-        return None, found.get("via")
-    if not (len(deny) == 3 and deny.isascii() and deny.isdigit() and 400 <= int(deny) <= 599):
-        raise ProblemError(
-            400, f"deny is {shown(deny)}; write a status from 400 to 599, for instance deny=403."
-        )
-    return int(deny), found.get("via")
 
 
 def _refused(answer: Refusal, deny: int | None) -> Answer:

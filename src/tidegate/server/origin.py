@@ -14,8 +14,8 @@ with `auth_request` by what its configuration sets: X-Original-Method and X-Orig
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
-from urllib.parse import unquote
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, unquote
 
 from tidegate.http.attributes import Request
 from tidegate.server.answers import ProblemError, shown
@@ -36,6 +36,36 @@ FAMILIES = {
     "nginx": Family("x-original-method", "x-original-uri", ""),
 }
 FIELDS = frozenset(name for family in FAMILIES.values() for name in family if name)
+
+
+def request_of(scope: Mapping[str, Any], wanted: Mapping[bytes, str]) -> Request:
+    """The parts that attributes are made from."""
+    headers: dict[str, list[str]] = {}
+    for raw, value in scope["headers"]:
+        name = wanted.get(raw)
+        if name is not None:
+            headers.setdefault(name, []).append(value.decode("latin-1"))
+    peer = scope.get("client")
+    query = scope["query_string"].decode("latin-1")
+    return Request(scope["method"], scope["path"], headers, peer[0] if peer else None, query)
+
+
+def options(query: bytes) -> tuple[int | None, str | None]:
+    """What the gateway's address of /auth asks for: the status of a refusal, and whose fields to read."""
+    if b"deny=" not in query and b"via=" not in query:
+        return None, None
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query[:4096].decode("latin-1"), keep_blank_values=True):
+        if name in {"deny", "via"} and found.setdefault(name, value) != value:
+            raise ProblemError(400, f"{name} comes twice with different values; keep one of them.")
+    deny = found.get("deny")
+    if deny is None:
+        return None, found.get("via")
+    if not (len(deny) == 3 and deny.isascii() and deny.isdigit() and 400 <= int(deny) <= 599):
+        raise ProblemError(
+            400, f"deny is {shown(deny)}; write a status from 400 to 599, for instance deny=403."
+        )
+    return int(deny), found.get("via")
 
 
 def original(request: Request, via: str | None) -> Request:

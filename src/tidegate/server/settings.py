@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,20 @@ from tidegate.http.keys import ClientAddress
 
 if TYPE_CHECKING:
     from tidegate.config import Config
+    from tidegate.core.policy import Policy
     from tidegate.http.fields import Draft, Legacy
+
+
+def attributes_looked_at(policy: Policy) -> set[str] | None:
+    """The attributes that the rules look at; None where a function of the policy may look at any."""
+    found: set[str] = set()
+    for rule in policy:
+        if callable(rule.cost) or callable(rule.overrides):
+            return None
+        found.update(rule.by, rule.match or ())
+        if isinstance(rule.cost, Mapping):
+            found.add("route")
+    return found | {"method", "path"} if "route" in found else found
 
 
 @dataclass(frozen=True)

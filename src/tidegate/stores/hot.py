@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from tidegate.core.columns import Decisions, HotDecisions
 from tidegate.core.decision import Decision, HotBinding, HotDecision
-from tidegate.core.keys import CallKey
+from tidegate.core.keys import KEY_BYTES_MOST, CallKey
 from tidegate.core.law import STEP_US
 from tidegate.core.level import Level
 from tidegate.core.outcome import Charge
@@ -33,8 +33,6 @@ from tidegate.core.ticket import TicketDesk
 from tidegate.stores.memory import MemoryStore
 from tidegate.stores.together import compiled_together, knows
 from tidegate.units import Number
-
-STEP_NS = STEP_US * 1_000
 
 HAS_GLOBAL_LOCK = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -113,6 +111,11 @@ def _by_attribute(
     return hit
 
 
+def _is_usual(key: str) -> bool:
+    """Whether a text is a key as it is: not blank, and short enough however it is encoded."""
+    return 0 < len(key) <= KEY_BYTES_MOST // 4 and not key.isspace()
+
+
 def _unknown(key: object, cost: object = 1, *, caller: Hashable = None) -> Any:
     """No decision: for a caller who knows a slow path of its own."""
     return None
@@ -124,6 +127,7 @@ def _compiled_hit(parts: Parts) -> tuple[Callable[..., Decision], Callable[[], N
     room, q, p = law.room, law.q, law.p
     ours: Level | None = law  # None once retired: then no cell is ours
     one, make = 1, HotDecision.__new__
+    begin, rule = store.begin, bound.form.rule
 
     def hit(key: Any, cost: Any = 1, *, caller: Hashable = None) -> Decision:
         if type(key) is not str:
@@ -138,7 +142,13 @@ def _compiled_hit(parts: Parts) -> tuple[Callable[..., Decision], Callable[[], N
         try:
             cell = cells[key]
         except KeyError:
-            return slow(key, cost, caller=caller)
+            begun_ns = begin(rule, key, law, units) if ours is law and _is_usual(key) else None
+            if begun_ns is None:
+                return slow(key, cost, caller=caller)
+            decision = make(HotDecision)
+            decision.allowed = True
+            decision._raw = (bound, key, cost, units, begun_ns, begun_ns, 0, 0, caller)
+            return decision
         if held.by is not None or cell.law is not ours:  # from here on: no call, no loop, no container
             return slow(key, cost, caller=caller)
         level, at_ns = cell.level, cell.at_ns
@@ -175,29 +185,25 @@ def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable
     cells, held, ticks_ns = store.table(bound.form.rule).cells, store.held, store.ticks_ns
     room, q, p = law.room, law.q, law.p
     ours: Level | None = law
+    one, known = 1, cells.get
 
     def hit_many(pairs: Iterable[tuple[Any, Any]]) -> Decisions:
         asked_ns = ticks_ns()  # one instant for all, for they are asked at once
-        verdicts: list[bool] = []
         made: list[Any] = []
-        say, tell = verdicts.append, made.append
+        tell = made.append
         for key, cost in pairs:
-            cell = cells.get(key) if type(key) is str else None
+            cell = known(key) if type(key) is str else None
             if (
                 cell is None
-                or type(cost) is not int
-                or cost <= 0
+                or (cost is not one and (type(cost) is not int or cost <= 0))
                 or held.by is not None  # from here on, as above
                 or cell.law is not ours
-                or asked_ns - cell.at_ns < -STEP_NS
-                or (cell.level == 0 and asked_ns < cell.at_ns)
+                or (gone_us := (asked_ns - cell.at_ns) // 1_000) < -STEP_US
+                or (cell.level == 0 and gone_us < 0)
             ):
-                decision = slow(key, cost)
-                say(decision.allowed)
-                tell(decision)
+                tell(slow(key, cost))
                 continue
             level, at_ns = cell.level, cell.at_ns
-            gone_us = (asked_ns - at_ns) // 1_000
             if gone_us > 0:
                 level -= p * gone_us
                 at_ns += gone_us * 1_000
@@ -211,9 +217,8 @@ def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable
                     given_back, busy_since_ns = 0, at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000
                 cell.level = level = after
                 cell.at_ns, cell.busy_since_ns, cell.given_back = at_ns, busy_since_ns, given_back
-            say(allowed)  # to here
-            tell((bound, key, cost, level, at_ns, busy_since_ns, given_back, gone_us, None))
-        return HotDecisions(verdicts, made)
+            tell((allowed, key, cost, level, at_ns, busy_since_ns, given_back, gone_us))  # to here
+        return HotDecisions(made, bound)
 
     def retire() -> None:
         nonlocal ours

@@ -27,6 +27,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from tidegate.clock import Clock, SystemClock, ticks
 from tidegate.core.compose import Adjustment, adjust, decide, must_write
 from tidegate.core.keys import Key
+from tidegate.core.level import Level, LevelState
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError
 from tidegate.stores.table import Table
@@ -96,6 +97,14 @@ class MemoryStore:
         """Decide all-or-nothing; an outcome for each charge, in order."""
         return self._alone(self._decide, charges, now_us, take)
 
+    def begin(self, rule: str, key: Key, law: Level, units: int) -> int | None:
+        """Charge a level key that is not held yet; the instant in nanoseconds of the ticks.
+
+        None, and nothing done, if it is held already, if the cost does not fit, or if there is no room
+        without a search: then `decide` has to.
+        """
+        return self._alone(self._begin, rule, key, law, units)
+
     def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None = None) -> list[int]:
         """Give back or charge on top; the units by which each level went down, negative if it went up."""
         return self._alone(self._adjust, adjustments, now_us)
@@ -135,6 +144,15 @@ class MemoryStore:
                 law = outcome.limit.law  # an equal one: this very one is what the compiled path looks for
                 table.keep(outcome.charge.key, state._replace(law=law))
         return outcomes
+
+    def _begin(self, rule: str, key: Key, law: Level, units: int) -> int | None:
+        table = self.table(rule)
+        if key in table.cells or units > law.room or self._keys() >= self.max_keys:
+            return None
+        now_us = self.clock.now_us()
+        table.look(LOOKED_AT_EACH_TIME, now_us)
+        table.keep(key, LevelState(units, now_us, now_us, 0, law))
+        return now_us * 1_000 - self.offset_ns
 
     def _adjust(self, adjustments: Sequence[Adjustment], now_us: int | None) -> list[int]:
         if now_us is None:

@@ -27,7 +27,8 @@ class LevelCell:
 
     __slots__ = ("at_ns", "busy_since_ns", "given_back", "law", "level")
 
-    law: Level
+    law: Level | None
+    """None once the key was forgotten: nobody's cell, should a compiled path still have it in its hand."""
 
     def __init__(self, state: LevelState, offset_ns: int) -> None:
         self.put(state, offset_ns)
@@ -40,9 +41,11 @@ class LevelCell:
 
     def state(self, offset_ns: int) -> LevelState:
         """The state that is held."""
+        assert self.law is not None
         at_us = (self.at_ns + offset_ns) // 1_000
         busy_since_us = (self.busy_since_ns + offset_ns) // 1_000
-        return LevelState(self.level, at_us, busy_since_us, self.given_back, self.law)
+        # A named tuple made like this costs half of what its own constructor takes.
+        return tuple.__new__(LevelState, (self.level, at_us, busy_since_us, self.given_back, self.law))
 
 
 class Table:
@@ -68,6 +71,8 @@ class Table:
             return
         if cell is None:
             self.hand.append(key)
+        else:
+            self._drop(key)  # of another kind: the limit has changed
         self.cells[key] = LevelCell(state, self.offset_ns) if type(state) is LevelState else state
 
     def freshen(self, key: Key) -> None:
@@ -82,10 +87,10 @@ class Table:
         for _ in range(min(count, len(hand))):
             key = hand[0]
             if key in cells:
-                if key == spare or self.fresh_in_us(key, now_us):
+                if key == spare or not self._is_fresh(key, now_us):
                     hand.rotate(-1)
                     continue
-                del cells[key]
+                self._drop(key)
                 forgotten += 1
             hand.popleft()
         return forgotten
@@ -97,9 +102,22 @@ class Table:
         if not behind:
             return False
         place = min(behind, key=lambda place: self.fresh_in_us(hand[place], now_us))
-        self.cells.pop(hand[place], None)
+        self._drop(hand[place])
         del hand[place]
         return True
+
+    def _is_fresh(self, key: Key, now_us: int) -> bool:
+        cell = self.cells[key]
+        if type(cell) is not LevelCell:
+            return self.fresh_in_us(key, now_us) == 0
+        gone_us = (now_us * 1_000 - self.offset_ns - cell.at_ns) // 1_000
+        return cell.level == 0 or cell.level <= cell.law.p * gone_us
+
+    def _drop(self, key: Key) -> None:
+        """Forget a key."""
+        cell = self.cells.pop(key, None)
+        if type(cell) is LevelCell:
+            cell.law = None
 
     def fresh_in_us(self, key: Key, now_us: int) -> float:
         """How long until a key is fresh: 0 if it is or is gone, NEVER if never by itself."""

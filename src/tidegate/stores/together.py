@@ -116,13 +116,13 @@ def _decide(asked: list[Asked], now_ns: int) -> tuple[list[Any], bool]:
         if gone_us > 0:
             level -= law.p * gone_us
             at_ns += gone_us * 1_000
-        elif gone_us < -STEP_US:
+        elif gone_us < 0 and (level == 0 or gone_us < -STEP_US):
             return [], False
         if level > 0:
             before = level, at_ns, busy_since_ns, given_back
         else:
-            before = 0, at_ns, busy_since_ns, given_back
             level, given_back = 0, 0
+            before = 0, at_ns, busy_since_ns, 0
             busy_since_ns = at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000  # as begun_us
         after = level + cost * law.q // MILLI, at_ns, busy_since_ns, given_back
         fits = after[0] <= law.room
