@@ -148,7 +148,7 @@ def test_a_lock_that_another_thread_held_at_the_fork(held):
         "store": limiter.store.lock,
         "tickets": limiter._locks[0],
         "refunds": limiter._locks[1],
-        "settling": module._settling,
+        "settling": import_module("tidegate.reservation")._settling,
     }[held]
     has_it, may_go = threading.Event(), threading.Event()
 
