@@ -27,18 +27,17 @@ MILLI = 1000
 def refund_excess(seed: int, *, give_back: str = "bounded", model: type[Model] = Model) -> Fraction:
     """How far a caller who gives back and takes again gets beyond capacity + rate * time.
 
-    The clock goes back too, never more than the step that freezes the drain: beyond it, time is lived
-    twice, and an interval of it means nothing.
+    The clock stands still, creeps and leaps, but does not go back: a key that has become fresh is as one
+    never seen and has no last instant, so going back to before it was fresh is living a time twice.
     """
     chance = random.Random(seed)
     limit = _bucket(chance)
     key = model(limit, give_back=give_back)
     capacity, rate = Fraction(limit["capacity"]), rate_per_us(limit["rate"])
     refund_at_once, habit = chance.random() < 0.3, chance.choice(["whole", "parts", "settle", "mixed"])
-    now_us, newest_us, taken = 0, 0, list[Answer]()
+    now_us, taken = 0, list[Answer]()
     for _ in range(chance.randint(5, 40)):
-        now_us = max(newest_us - STEP_US, now_us + _pause_us(chance, capacity, rate))
-        newest_us = max(newest_us, now_us)
+        now_us += _pause_us(chance, capacity, rate)
         if taken and chance.random() < 0.4:
             _give_back(chance, key, now_us, taken[-1] if refund_at_once else chance.choice(taken), habit)
         else:
@@ -116,15 +115,13 @@ def _bucket(chance: random.Random) -> dict[str, str]:
 
 
 def _pause_us(chance: random.Random, capacity: Fraction, rate: Fraction) -> int:
-    """Mostly none, or a part of the time to refill; now and then a little back."""
+    """Mostly none, or a part of the time to refill."""
     refill_us = int(capacity / rate) if rate else 1_000_000
     kind = chance.random()
     if kind < 0.45:
         return 0
-    if kind < 0.5:
-        return 1
     if kind < 0.55:
-        return -min(chance.randint(0, refill_us), 30_000_000)
+        return 1
     if kind < 0.75:
         return chance.randint(0, refill_us // 8 + 1)
     return chance.randint(0, refill_us // 2 + 1) if kind < 0.97 else refill_us + 1

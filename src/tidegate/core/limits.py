@@ -207,7 +207,7 @@ class LeakyQueue(_LevelLimit):
             )
         own = 1 if first_release == "interval" else 0
         self._keep(first_release=first_release, delay_after=_plain(free))
-        self._keep_level(capacity, rate, lambda room, q, p: Line(room, q, p, own, int(free * q)))
+        self._keep_level(capacity, rate, lambda room, q, p: Line(room, q, p, own, min(int(free * q), room)))
         if self.rate.tokens == 0:
             raise LimitError("rate is 0; a line that does not drain would hold its work for ever")
 

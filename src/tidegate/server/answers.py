@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeAlias
 
@@ -94,12 +93,16 @@ def made(
 
 def encoded(pairs: Iterable[tuple[str, str]]) -> Headers:
     """Header fields as ASGI wants them."""
-    return [(_field_name(name), value.encode("latin-1")) for name, value in pairs]
+    known = _FIELD_NAMES.get
+    return [(known(name) or _field_name(name), value.encode("latin-1")) for name, value in pairs]
 
 
-@lru_cache(maxsize=256)
 def _field_name(name: str) -> bytes:
     return name.lower().encode("latin-1")
+
+
+_FIELD_NAMES = {name: _field_name(name) for name in ("RateLimit", "RateLimit-Policy", "Retry-After")}
+"""Those that go with every decision, so that they need not be encoded each time."""
 
 
 def shown(value: object) -> str:

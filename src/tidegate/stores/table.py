@@ -27,7 +27,8 @@ class LevelCell:
 
     __slots__ = ("at_ns", "busy_since_ns", "given_back", "law", "level")
 
-    law: Level
+    law: Level | None
+    """None once the key was forgotten: nobody's cell, should a compiled path still have it in its hand."""
 
     def __init__(self, state: LevelState, offset_ns: int) -> None:
         self.put(state, offset_ns)
@@ -40,6 +41,7 @@ class LevelCell:
 
     def state(self, offset_ns: int) -> LevelState:
         """The state that is held."""
+        assert self.law is not None
         at_us = (self.at_ns + offset_ns) // 1_000
         busy_since_us = (self.busy_since_ns + offset_ns) // 1_000
         # A named tuple made like this costs half of what its own constructor takes.
@@ -70,6 +72,8 @@ class Table:
         if cell is None:
             self.hand.append(key)
         self.cells[key] = LevelCell(state, self.offset_ns) if type(state) is LevelState else state
+        if type(cell) is LevelCell:  # the limit has become one of another kind
+            cell.law = None
 
     def freshen(self, key: Key) -> None:
         """Make a key fresh; it is forgotten when it is looked at."""
@@ -86,7 +90,7 @@ class Table:
                 if key == spare or not self._is_fresh(key, now_us):
                     hand.rotate(-1)
                     continue
-                del cells[key]
+                self._drop(key)
                 forgotten += 1
             hand.popleft()
         return forgotten
@@ -98,7 +102,7 @@ class Table:
         if not behind:
             return False
         place = min(behind, key=lambda place: self.fresh_in_us(hand[place], now_us))
-        self.cells.pop(hand[place], None)
+        self._drop(hand[place])
         del hand[place]
         return True
 
@@ -108,6 +112,12 @@ class Table:
             return self.fresh_in_us(key, now_us) == 0
         gone_us = (now_us * 1_000 - self.offset_ns - cell.at_ns) // 1_000
         return cell.level == 0 or cell.level <= cell.law.p * gone_us
+
+    def _drop(self, key: Key) -> None:
+        """Forget a key."""
+        cell = self.cells.pop(key, None)
+        if type(cell) is LevelCell:
+            cell.law = None
 
     def fresh_in_us(self, key: Key, now_us: int) -> float:
         """How long until a key is fresh: 0 if it is or is gone, NEVER if never by itself."""

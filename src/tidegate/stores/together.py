@@ -116,7 +116,7 @@ def _decide(asked: list[Asked], now_ns: int) -> tuple[list[Any], bool]:
         if gone_us > 0:
             level -= law.p * gone_us
             at_ns += gone_us * 1_000
-        elif gone_us < 0 and (level == 0 or gone_us < -STEP_US):
+        elif gone_us < 0 and (gone_us < -STEP_US or level == 0):
             return [], False
         if level > 0:
             before = level, at_ns, busy_since_ns, given_back
