@@ -110,6 +110,7 @@ class Table:
         cell = self.cells[key]
         if type(cell) is not LevelCell:
             return self.fresh_in_us(key, now_us) == 0
+        assert cell.law is not None
         gone_us = (now_us * 1_000 - self.offset_ns - cell.at_ns) // 1_000
         return cell.level == 0 or cell.level <= cell.law.p * gone_us
 
