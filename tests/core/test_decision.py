@@ -23,8 +23,10 @@ from tidegate import (
 )
 from tidegate.testing import ManualClock
 
-FIGURES = """allowed rule limit cost remaining balance retry_after retry_after_us
-reset_after reset_after_us wait wait_us retry_hint retry_hint_us retry_hint_s source outcomes returned""".split()
+FIGURES = (
+    "allowed rule limit cost remaining balance retry_after retry_after_us reset_after reset_after_us "
+    "wait wait_us retry_hint retry_hint_us retry_hint_s source outcomes returned"
+).split()
 LIMITS = [
     TokenBucket(2, "1/s"),
     TokenBucket(2, "0/s"),
