@@ -172,7 +172,10 @@ class Limiter(_LimiterBase):
         return run_blocking(refund(self._setting, decision, cost))
 
     def reset(self, key: CallKey) -> None:
-        """Make a key fresh in every rule that it names somebody in."""
+        """Make a key fresh in every rule that it names somebody in, whatever else those rules match.
+
+        A key that is the empty mapping names the budgets that all share.
+        """
         run_blocking(reset(self._setting, key))
 
     def limit(
@@ -181,8 +184,9 @@ class Limiter(_LimiterBase):
         """Decorate a function so that each call is charged first, and raises RateLimited if refused.
 
         `key` and `cost` are constants or functions of the call's arguments; without a key the function has
-        one budget of its own. Works on functions, methods, generators and coroutines, and keeps signature
-        and type. Raises PolicyError at decoration for what cannot be guarded.
+        one budget of its own (what is defined again and again at one place shares it). Works on functions,
+        methods, generators and coroutines, and keeps signature and type. What cannot be guarded is a
+        PolicyError at decoration, a wrong constant an InvalidKey, CostError or CostTooLarge.
         """
         return guard(self._hit_now, self.policy, key, cost, blocking=True)
 
@@ -253,7 +257,10 @@ class AsyncLimiter(_LimiterBase):
         return await refund(self._setting, decision, cost)
 
     async def reset(self, key: CallKey) -> None:
-        """Make a key fresh in every rule that it names somebody in."""
+        """Make a key fresh in every rule that it names somebody in, whatever else those rules match.
+
+        A key that is the empty mapping names the budgets that all share.
+        """
         await reset(self._setting, key)
 
     def limit(
@@ -262,8 +269,9 @@ class AsyncLimiter(_LimiterBase):
         """Decorate a function so that each call is charged first, and raises RateLimited if refused.
 
         `key` and `cost` are constants or functions of the call's arguments; without a key the function has
-        one budget of its own. Works on functions, methods, generators and coroutines, and keeps signature
-        and type. Raises PolicyError at decoration for what cannot be guarded.
+        one budget of its own (what is defined again and again at one place shares it). Works on functions,
+        methods, generators and coroutines, and keeps signature and type. What cannot be guarded is a
+        PolicyError at decoration, a wrong constant an InvalidKey, CostError or CostTooLarge.
         """
         return guard(self.hit, self.policy, key, cost, blocking=False)
 

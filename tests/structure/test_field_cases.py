@@ -1,5 +1,5 @@
 # Cases that users and builders of rate limiters have met, by number. The docstring of a test names the cases
-# that it holds for their whole kind ("C053: ..."), and here stands that none is missing: each case is named by
+# that it holds for their whole kind ("C053: ..."), and here stands that none is missing: each is named by
 # a test, or belongs to a part that is not built yet. Whoever builds that part moves its cases up.
 
 from __future__ import annotations
