@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from tidegate import Limiter, Rate, TokenBucket
+from tidegate import FixedWindow, Limiter, Rate, TokenBucket
 from tidegate.stores.memory import MemoryStore
 
 Decide = Callable[[str], Any]
@@ -83,6 +83,11 @@ def compiled(load: Load) -> Decide:
 def slow_twin(load: Load) -> Decide:
     """The same without the compiled path: the layered function that policies of several rules take."""
     return partial(Limiter.hit, limiter(load))
+
+
+def fixed_window(load: Load) -> Decide:
+    """`Limiter.hit` of a window, to be set beside the libraries that have windows only."""
+    return Limiter(FixedWindow(load.burst, load.window_s), store=MemoryStore(2_000_000)).hit
 
 
 def token_bucket(load: Load) -> Decide:
@@ -153,6 +158,7 @@ CONTENDERS = [
     Contender(FLOOR, "", floor),
     Contender("tidegate, hit", "", compiled),
     Contender("tidegate, slow twin", "", slow_twin),
+    Contender("tidegate, fixed window", "", fixed_window),
     Contender("token-bucket", "token-bucket", token_bucket),
     Contender("limits, fixed window", "limits", limits_fixed),
     Contender("limits, sliding window", "limits", limits_sliding),

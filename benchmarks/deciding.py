@@ -80,8 +80,8 @@ def first_touches(times: int) -> Callable[[Decide], Work]:
     return work_on
 
 
-def many_works(load: Load, count: int) -> dict[str, Work]:
-    """One call of hit_many beside the same keys one by one."""
+def many_works(load: Load, count: int, calls: int) -> dict[str, Work]:
+    """So many calls of hit_many with so many keys, beside the same keys one by one."""
     keys = [f"user:{number}" for number in random.Random(2).choices(range(count), k=count)]
     one_by_one, at_once, bare = limiter(load), limiter(load), floor(load)
     for key in keys:
@@ -90,28 +90,29 @@ def many_works(load: Load, count: int) -> dict[str, Work]:
         at_once.hit(key)
     hit, hit_many = one_by_one.hit, at_once.hit_many
 
-    def singles() -> int:
-        for key in keys:
-            hit(key)
-        return count
+    def one_by_one_by(decide: Decide) -> Work:
+        def work() -> int:
+            for _ in range(calls):
+                for key in keys:
+                    decide(key)
+            return calls * count
 
-    def floors() -> int:
-        for key in keys:
-            bare(key)
-        return count
+        return work
 
     def many() -> int:
-        hit_many(keys)
-        return count
+        for _ in range(calls):
+            hit_many(keys)
+        return calls * count
 
     def many_read() -> int:
-        for decision in hit_many(keys):
-            assert decision is not None
-        return count
+        for _ in range(calls):
+            for decision in hit_many(keys):
+                assert decision is not None
+        return calls * count
 
     return {
-        FLOOR: floors,
-        "tidegate, hit": singles,
+        FLOOR: one_by_one_by(bare),
+        "tidegate, hit": one_by_one_by(hit),
         "tidegate, hit_many": many,
         "tidegate, hit_many, each decision read": many_read,
     }
@@ -174,6 +175,7 @@ def run(rounds: int, scale: int, only: Iterable[str]) -> None:
     table("One hot key, refused", works(REFUSED, hot(times), only))
     table(f"{count} keys in random order", works(LASTING, spread(count, times), only))
     table("First touch of a key", works(LASTING, first_touches(times // 4), only))
-    table(f"{count} keys at once", many_works(LASTING, count))
+    for size in (100, 1_000, count):
+        table(f"{size} keys in one call", many_works(LASTING, size, max(1, times // size)))
     table("Awaited, one hot key", awaited_works(ALLOWED, times))
     table("One hot key, and the answer read", figures_read_work(ALLOWED, times))

@@ -327,18 +327,23 @@ class TogetherDecision(Decision):
         key: Key,
         cost: int,
         own_price: bool,
-        before: tuple[int, int, int, int],
-        after: tuple[int, int, int, int],
-        gone_us: int,
+        before: Any,
+        after: Any,
+        moved_us: int,
         fits: bool,
-        cell: object,
+        held: object,
     ) -> Outcome:
         charged = fits and self.allowed
-        level, at_ns, busy_since_ns, given_back = after if charged else before
-        at_us, busy_since_us = (at_ns + self._offset_ns) // 1_000, (busy_since_ns + self._offset_ns) // 1_000
-        state = _new(LevelState, (level, at_us, busy_since_us, given_back, limit.law))
         charge = _new(Charge, (rule.name, key, limit, cost, rule.mode, rule.carry, own_price, None))
-        return _new(Outcome, (charge, fits, charged, state, at_us + min(0, gone_us), None))
+        state, now_us = after if charged else before, moved_us
+        if type(state) is tuple:  # a level: four figures, and how far its instant moved
+            level, at_ns, busy_since_ns, given_back = state
+            at_us, since_us = (at_ns + self._offset_ns) // 1_000, (busy_since_ns + self._offset_ns) // 1_000
+            state, now_us = (
+                _new(LevelState, (level, at_us, since_us, given_back, limit.law)),
+                at_us + min(0, moved_us),
+            )
+        return _new(Outcome, (charge, fits, charged, state, now_us, None))
 
 
 def _frees_in(outcome: Outcome) -> float:

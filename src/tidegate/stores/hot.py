@@ -75,7 +75,13 @@ def compiled(
 
 
 def _is_simple(rule: Rule) -> bool:
-    return rule.mode == "enforce" and len(rule.by) == 1 and rule.cost is None and rule.overrides is None
+    return (
+        isinstance(getattr(rule.limit, "law", None), Level)
+        and rule.mode == "enforce"
+        and len(rule.by) == 1
+        and rule.cost is None
+        and rule.overrides is None
+    )
 
 
 def _compiled_rule(

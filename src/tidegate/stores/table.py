@@ -71,9 +71,9 @@ class Table:
             return
         if cell is None:
             self.hand.append(key)
-        else:
-            self._drop(key)  # of another kind: the limit has changed
         self.cells[key] = LevelCell(state, self.offset_ns) if type(state) is LevelState else state
+        if type(cell) is LevelCell:  # the limit has become one of another kind
+            cell.law = None
 
     def freshen(self, key: Key) -> None:
         """Make a key fresh; it is forgotten when it is looked at."""
@@ -108,8 +108,9 @@ class Table:
 
     def _is_fresh(self, key: Key, now_us: int) -> bool:
         cell = self.cells[key]
-        if type(cell) is not LevelCell:
+        if type(cell) is not LevelCell or cell.law is None:
             return self.fresh_in_us(key, now_us) == 0
+        assert cell.law is not None
         gone_us = (now_us * 1_000 - self.offset_ns - cell.at_ns) // 1_000
         return cell.level == 0 or cell.level <= cell.law.p * gone_us
 

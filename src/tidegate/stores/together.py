@@ -1,10 +1,9 @@
-"""The fast twin of the general path: several level rules on the embedded store, decided in one pass.
+"""The fast twin of the general path: all rules of a request decided in one pass on the embedded store.
 
-It decides what `core.compose.decide` decides, under the store's lock, on cells in place and without making
-a state or an outcome that nobody reads. It knows rules of the level family in the modes enforce and
-shadow, with prices and overrides from tables; all of a request's keys must be held already. Whatever
-else there is (a new key, a changed limit, a rule that denies or bypasses) goes to the slow path, which
-runs the same tests.
+It decides what `core.compose.decide` decides, under the store's lock, without making an outcome that
+nobody reads; levels are decided on their cells in place. It knows prices and overrides from tables, and
+all of a request's keys must be held already. Whatever else there is (a new key, a changed limit, a rule
+that denies or bypasses, functions of the user's) goes to the slow path, which runs the same tests.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import Any
 
 from tidegate.core.decision import Decision, TogetherDecision
 from tidegate.core.law import STEP_US
-from tidegate.core.level import Level
 from tidegate.core.policy import Policy
 from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
 from tidegate.stores.memory import MemoryStore
+from tidegate.stores.table import LevelCell
 from tidegate.units import MILLI
 
 Asked = tuple[Rule, Any, Any, int, bool, dict[Any, Any]]
@@ -28,15 +27,10 @@ is the rule's own price, and its cells."""
 
 
 def knows(policy: Policy) -> bool:
-    """Whether there is a fast twin for policies like this one."""
-    return any(rule.limit for rule in policy) and all(_knows_rule(rule) for rule in policy)
-
-
-def _knows_rule(rule: Rule) -> bool:
-    others = rule.overrides or {}
-    if callable(rule.cost) or callable(others):
-        return False  # they would be asked twice where the slow path has to decide after all
-    return all(limit is None or isinstance(limit.law, Level) for limit in (rule.limit, *others.values()))
+    """Whether there is a fast twin for a policy: functions would be asked twice where it has to give up."""
+    return any(rule.limit for rule in policy) and not any(
+        callable(rule.cost) or callable(rule.overrides) for rule in policy
+    )
 
 
 def compiled_together(
@@ -64,7 +58,7 @@ def compiled_together(
         with lock:
             held.by = thread
             try:
-                rows, passes = _decide(asked, ticks_ns())
+                rows, passes = _decide(asked, ticks_ns(), offset_ns)
             finally:
                 held.by = None
         if not rows:
@@ -93,44 +87,68 @@ def _asked(rules: list[tuple[Rule, Any]], attributes: dict[str, Any], cost: int)
         if rule.limit_for is not None:
             limit = rule.limit_for(attributes, key)
         price = None if rule.price_of is None else rule.price_of(attributes)
-        if price == 0:
+        if price is not None and (price == 0 or price % MILLI):
             return []
         taken = cost if price is None else price
         asked.append((rule, limit, key, taken, price is not None, cells))
     return asked
 
 
-def _decide(asked: list[Asked], now_ns: int) -> tuple[list[Any], bool]:
+def _decide(asked: list[Asked], now_ns: int, offset_ns: int) -> tuple[list[Any], bool]:
     """The rows of a decision and whether it passes; no rows where the slow path has to decide.
 
-    The arithmetic is that of `core/level.py`, step by step. A row holds what `TogetherDecision` reads.
+    The arithmetic of levels is that of `core/level.py`, step by step; other laws are asked themselves. A
+    row holds what `TogetherDecision` reads.
     """
     passes = True
-    rows = []
+    rows: list[Any] = []
     for rule, limit, key, cost, own_price, cells in asked:
         cell, law = cells.get(key), limit.law
         if cell is None or cell.law is not law:
             return [], False
-        level, at_ns, busy_since_ns, given_back = cell.level, cell.at_ns, cell.busy_since_ns, cell.given_back
-        gone_us = (now_ns - at_ns) // 1_000
-        if gone_us > 0:
-            level -= law.p * gone_us
-            at_ns += gone_us * 1_000
-        elif gone_us < 0 and (level == 0 or gone_us < -STEP_US):
-            return [], False
-        if level > 0:
-            before = level, at_ns, busy_since_ns, given_back
+        if type(cell) is not LevelCell:
+            now_us = (now_ns + offset_ns) // 1_000
+            state = law.advance(cell, now_us)
+            if state.at_us < cell.at_us:  # the clock stepped back far
+                return [], False
+            fits = law.fits(state, cost)
+            rows.append([rule, limit, key, cost, own_price, state, None, now_us, fits, cells])
         else:
-            level, given_back = 0, 0
-            before = 0, at_ns, busy_since_ns, 0
-            busy_since_ns = at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000  # as begun_us
-        after = level + cost * law.q // MILLI, at_ns, busy_since_ns, given_back
-        fits = after[0] <= law.room
+            level, at_ns, busy_since_ns, given_back = (
+                cell.level,
+                cell.at_ns,
+                cell.busy_since_ns,
+                cell.given_back,
+            )
+            gone_us = (now_ns - at_ns) // 1_000
+            if gone_us > 0:
+                level -= law.p * gone_us
+                at_ns += gone_us * 1_000
+            elif gone_us < 0 and (gone_us < -STEP_US or level == 0):
+                return [], False
+            if level > 0:
+                before = level, at_ns, busy_since_ns, given_back
+            else:
+                level, given_back = 0, 0
+                before = 0, at_ns, busy_since_ns, 0
+                busy_since_ns = at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000  # as begun_us
+            after = level + cost * law.q // MILLI, at_ns, busy_since_ns, given_back
+            fits = after[0] <= law.room
+            rows.append((rule, limit, key, cost, own_price, before, after, gone_us, fits, cell))
         if not fits and rule.mode == "enforce":
             passes = False
-        rows.append((rule, limit, key, cost, own_price, before, after, gone_us, fits, cell))
     if passes:
-        for _, _, _, _, _, _, after, _, fits, cell in rows:
-            if fits:
-                cell.level, cell.at_ns, cell.busy_since_ns, cell.given_back = after
+        _take(rows)
     return rows, passes
+
+
+def _take(rows: list[Any]) -> None:
+    """Charge every rule whose limit the cost fits."""
+    for row in rows:
+        _, limit, key, cost, _, before, after, _, fits, held = row
+        if not fits:
+            continue
+        if after is None:
+            row[6] = held[key] = limit.law.spend(before, cost)
+        else:
+            held.level, held.at_ns, held.busy_since_ns, held.given_back = after
