@@ -250,5 +250,5 @@ class AgreementInAnyTime(Agreement):
 TestManyKeys = Agreement.TestCase
 TestAnyTime = AgreementInAnyTime.TestCase
 short = settings(stateful_step_count=30)
-TestManyKeys.settings = settings(short, max_examples=max(20, settings().max_examples // 2))
+TestManyKeys.settings = settings(short, max_examples=settings().max_examples)
 TestAnyTime.settings = TestManyKeys.settings

@@ -70,7 +70,7 @@ class TestStore:
         """C059, C065: limit, remaining, time to full, who decided; an admission has retry_after 0."""
         decision = start(limit).hit("key", 3)
 
-        assert (decision.limit, decision.cost, decision.remaining, decision.retry_after) == (limit, 3, 7, 0)
+        assert [decision.limit, decision.cost, decision.remaining, decision.retry_after] == [limit, 3, 7, 0]
         assert decision.reset_after is not None
         assert 0 < decision.reset_after <= 20
         assert decision.source == "memory"
@@ -134,7 +134,7 @@ class TestStore:
         assert side.settle(side.hit("key", 30), 60) == -30
 
         look = side.peek("key")
-        assert (look.allowed, look.balance, look.retry_after) == (False, -22, 23)
+        assert [look.allowed, look.balance, look.retry_after] == [False, -22, 23]
 
     def test_a_window_that_has_ended_gives_nothing_back(self, start: Start, clock: ManualClock):
         """C047: five late refunds do nothing, and five pass in the new window."""
@@ -190,7 +190,7 @@ class TestStore:
         side.hit("key", 10)
         side.replace_policy(Policy.of(Rule("r", TokenBucket(5, "0/s"), by=("key",))))
 
-        assert (side.peek("key").remaining, side.peek("key").balance) == (0, -5)
+        assert [side.peek("key").remaining, side.peek("key").balance] == [0, -5]
         assert not side.hit("key")
 
     @pytest.mark.parametrize("limit", KINDS, ids=lambda limit: limit.algorithm)

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import tidegate
 import tidegate.drive
+import tidegate.reservation
 import tidegate.testing
 
 Case = dict[str, Any]
@@ -154,9 +155,9 @@ class Player:
 
     def _return(self, step: Step, decision: Any) -> Any:
         if step["op"] == "settle":
-            reservation = self.lib.limiter.Reservation(self.limiter, decision)
+            reservation = self.lib.reservation.Reservation(self.limiter, decision)
             if self.path == "awaited":
-                reservation = self.lib.limiter.AsyncReservation(self.limiter, decision)
+                reservation = self.lib.reservation.AsyncReservation(self.limiter, decision)
             return text(self._run(reservation.settle(_number(step["cost"]))))
         before = dict(decision.returned)
         amount = self._run(self.limiter.refund(decision, _number(step["cost"]) if "cost" in step else None))

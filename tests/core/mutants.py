@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 PACKAGE = "tidegate"
-NEEDED = ("testing", "drive", "limiter")
+NEEDED = ("testing", "drive", "reservation")
 
 
 class Mutant(NamedTuple):

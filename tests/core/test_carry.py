@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -184,9 +185,10 @@ def test_between_any_two_kinds(first: Limit, second: Limit, way: str, story: lis
         clock.advance(Fraction(gap_us, 10**6))
         limiter.hit("key", cost)
     before = limiter.peek("key")
-    used = Fraction(first.capacity) - before.balance
+    had: Any = before.balance
+    used = Fraction(first.capacity) - had
     limiter.replace_policy(policy(second, way))
-    left = limiter.peek("key").balance
+    left: Any = limiter.peek("key").balance
     if before.reset_after == 0 or not is_change(first.law, second.law):
         assert left == (second.capacity if is_change(first.law, second.law) else before.balance)
         return
@@ -203,7 +205,7 @@ def test_between_any_two_kinds(first: Limit, second: Limit, way: str, story: lis
     if not (isinstance(first, SlidingLog) and isinstance(second, SlidingLog)):
         assert left == kept[way]
     elif way == "strict":
-        assert left <= max(before.balance, Fraction(second.capacity) - used)
+        assert left <= max(had, Fraction(second.capacity) - used)
 
 
 def excess(seed: int, way: str, changes: int, *, of_all: bool) -> Fraction:

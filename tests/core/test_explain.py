@@ -31,7 +31,7 @@ def test_what_each_rule_holds():
         Fraction(3, 2),
     )
     assert (bucket.allowed, bucket.earliest, bucket.reset_after) == (False, 0.75, 1.75)
-    assert (codes.allowed, codes.level, codes.largest_cost, codes.earliest) == (True, 1, 2, 0)
+    assert [codes.allowed, codes.level, codes.largest_cost, codes.earliest] == [True, 1, 2, 0]
     assert len(explained) == 2
     assert list(explained) == [bucket, codes]
     assert limiter.explain({}, 3).rules == explained.rules

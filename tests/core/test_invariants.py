@@ -25,7 +25,7 @@ from tidegate import (
     TokenBucket,
 )
 from tidegate.core.limits import Limit
-from tidegate.limiter import Reservation
+from tidegate.reservation import Reservation
 from tidegate.testing import ManualClock
 
 US = 10**6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from tidegate.core.keys import KEY_BYTES_MOST, bare_key, key_of, keys_by, presen
 from tidegate.errors import InvalidKey
 from tidegate.testing import ManualClock
 
-DIFFERENT: list[object] = [
+DIFFERENT: list[Any] = [
     *("a b", "a_b", "a\nb", "a\0b", "a'b", 'a"b', "a%b", "a{}b", "{a}b", "a:b", "a|b", "a/b", "%61b"),
     *("\U0001f600", "\ud800", "\udfff", "e\u0301", "\u00e9", "\u05d0\u05d1", "\u202eab"),
     *("A B", "ab", "ab ", " ab", "s2:ab", "n", "i1:5", "5"),

@@ -7,6 +7,7 @@ import pickle
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -32,6 +33,12 @@ from tidegate.core.level import Level, Line
 from tidegate.core.limits import LOG_LIMIT_MOST, PATIENCE_US_LEAST, Limit
 from tidegate.core.windows import Sliding
 from tidegate.testing import ManualClock
+
+
+def wrongly(make: Any) -> Any:
+    """The same, for what a type checker would not let through."""
+    return make
+
 
 LIMITS: list[Limit] = [
     TokenBucket(20, "5/s"),
@@ -82,20 +89,20 @@ def test_a_capacity_that_is_none(make, bad):
         (lambda: TokenBucket(0, "5/s"), "mode='deny'.*mode='bypass'"),
         (lambda: TokenBucket(-3, "5/s"), "capacity is -3; it must be positive"),
         (lambda: TokenBucket(0.0001, "5/s"), "round it to three decimals"),
-        (lambda: TokenBucket(20, 5), "needs a period"),
+        (lambda: wrongly(TokenBucket)(20, 5), "needs a period"),
         (lambda: TokenBucket(20, "5"), 'for instance "5/s"'),
-        (lambda: TokenBucket(20, ["5/s", "10/min"]), "write one rate"),
-        (lambda: TokenBucket(20, None), "write one rate"),
+        (lambda: wrongly(TokenBucket)(20, ["5/s", "10/min"]), "write one rate"),
+        (lambda: wrongly(TokenBucket)(20, None), "write one rate"),
         (lambda: TokenBucket(20, "-5/s"), "must not be negative"),
         (lambda: TokenBucket(10**16, "5/s"), "does not fit the exact integers; nearest is a capacity of"),
         (lambda: TokenBucket(10**5000, "5/s"), "does not fit the exact integers"),
         (lambda: TokenBucket(1738, "1/30day"), "nearest is a capacity of 1737 at this rate"),
         (lambda: LeakyQueue(20, "0/s"), "hold its work for ever"),
-        (lambda: LeakyQueue(20, "5/s", "soon"), "first_release is 'soon'; write .immediate. or"),
+        (lambda: wrongly(LeakyQueue)(20, "5/s", "soon"), "first_release is 'soon'; write .immediate. or"),
         (lambda: LeakyQueue(20, "5/s", delay_after=-1), "delay_after is -1; write tokens of work, 0 or more"),
-        (lambda: LeakyQueue(20, "5/s", delay_after="x"), "delay_after is 'x'"),
+        (lambda: wrongly(LeakyQueue)(20, "5/s", delay_after="x"), "delay_after is 'x'"),
         (lambda: LeakyQueue(20, "5/s", delay_after=0.0001), "in thousandths"),
-        (lambda: SlidingLog(2.5, "1min"), "counts whole tokens"),
+        (lambda: wrongly(SlidingLog)(2.5, "1min"), "counts whole tokens"),
         (lambda: SlidingLog(LOG_LIMIT_MOST + 1, "1min"), "at most 100000.*SlidingWindow"),
         (lambda: SlidingLog(5, "1 month"), "30 days"),
         (lambda: SlidingLog(5, 0), "longer than zero"),
@@ -254,7 +261,7 @@ def test_two_counters_fit_the_integers(limit, window_us: int):
 
 def test_the_largest_at_one_in_thirty_days():
     """DESIGN section 4: about 1,700 tokens at one per 30 days, and no more."""
-    assert TokenBucket(1700, "1/30day")
+    assert TokenBucket(1700, "1/30day").quota == 1700
     with pytest.raises(LimitError, match="nearest is"):
         TokenBucket(2000, "1/30day")
 

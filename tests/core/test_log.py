@@ -19,7 +19,7 @@ from tidegate.testing import ManualClock
 
 def test_five_in_any_ten_minutes():
     """SlidingLog(5, "10min") for one-time codes: what was spent at t stops counting at exactly t + 600."""
-    rows = [(t, 1, True) for t in (0, 100, 200, 300, 400)]
+    rows: list[tuple[float, int, bool]] = [(t, 1, True) for t in (0, 100, 200, 300, 400)]
     rows += [(599.999999, 1, False), (600, 1, True), (600, 1, False), (700, 1, True), (799.999999, 1, False)]
 
     tell(SlidingLog(5, "10min"), "allowed", rows)

@@ -39,7 +39,9 @@ class Crowd:
             self.tries[caller] += 1
             self.asked_at_us[caller].append(now_us)
             if not decision:
-                hint_us = decision.retry_hint_s * 10**6 if header else decision.retry_hint_us  # type: ignore[operator]  # none here can never pass
+                assert decision.retry_hint_us is not None
+                assert decision.retry_hint_s is not None
+                hint_us = decision.retry_hint_s * 10**6 if header else decision.retry_hint_us
                 heapq.heappush(coming, (now_us + hint_us, caller))
 
     def mean(self) -> float:
