@@ -164,6 +164,13 @@ def _rates() -> list[Json]:
             ],
         ),
         case(
+            "a cost of 0 does not make the change take effect",
+            "It writes nothing, so the next answer still counts the whole time at the smaller rate.",
+            [],
+            bucket(10, "1/s"),
+            [yes(0, 10), change(bucket(10, "5/s")), yes(1, 0, balance=1), yes(2, 0, balance=2), no(2, 5, balance=2)],
+        ),
+        case(
             "rounded up to thousandths",
             "A third of a token is 0.334 used.",
             [],

@@ -14,6 +14,7 @@ from conformance.stories.telling import (
     no,
     peek,
     queue,
+    refund,
     sliding,
     yes,
 )
@@ -28,6 +29,20 @@ def cases() -> list[Json]:
 
 def _of_levels() -> list[Json]:
     return [
+        case(
+            "a refusal does not move the newest instant",
+            "It changes nothing, so the clock may come back to before it, and no time has passed.",
+            [],
+            bucket(10, "1/s"),
+            [yes(100, 10), no(105, 10, balance=5, retry=5), no(95, balance=0, retry=6), peek(101, balance=1)],
+        ),
+        case(
+            "a fresh key has no newest instant",
+            "All was given back, so a store may have forgotten the key: a clock behind tells no lag.",
+            [],
+            bucket(10, "1/s"),
+            [yes(100, 4), refund(100, 0, 4, returned=4), yes(95, 1, left=9, reset=1), peek(96, left=10)],
+        ),
         case(
             "a clock that jumps between 89 and 100",
             "All refused; the hint is the step back plus what is missing, never more than 12 s.",

@@ -16,6 +16,7 @@ from conformance.stories.telling import (
     peek,
     queue,
     refund,
+    reset,
     settle,
     sliding,
     us_text,
@@ -80,6 +81,23 @@ def _everywhere() -> list[Json]:
 
 def _bounded() -> list[Json]:
     return [
+        *[
+            case(
+                f"a reset voids what was taken before: {name}",
+                "At the same instant too: what is used since then is another's.",
+                [],
+                limit,
+                [yes(0, 5), reset(), yes(0, 4), refund(0, 0, 5, returned=0), peek(0, left=6)],
+            )
+            for name, limit in (("bucket", bucket(10, "1/s")), ("window", fixed(10, "1h")), ("log", log(10, "1h")))
+        ],
+        case(
+            "what others gave back since is no longer ahead",
+            "The level after the second was 10, of which the first returned 5: of its own 5, two have drained.",
+            [],
+            bucket(10, "1/s"),
+            [yes(0, 5), yes(0, 5, left=0), refund(0, 0, 5, returned=5), yes(0, 5, left=0), refund(2, 1, 5, returned=3)],
+        ),
         case(
             "at once, all of it",
             "Given back at the same instant it is as if never taken.",

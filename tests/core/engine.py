@@ -1,8 +1,9 @@
 """Plays a conformance case on the package, step by step, and tells where it answers differently.
 
-`PATHS` are the ways a hit can be decided: by the closure that a limiter compiles, by the layered
-function, and by the asynchronous twin. The package comes in as an argument, so that a mutated copy of it
-can be played too.
+`PATHS` are the ways a hit can be decided: by the closure that a limiter compiles, for one key or for many;
+by the pass that decides several rules together (here the rule and a shadow of it, on the same key); by the
+layered function; and by the asynchronous twin. The package comes in as an argument, so that a mutated copy
+of it can be played too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import tidegate.testing
 
 Case = dict[str, Any]
 Step = dict[str, Any]
-PATHS = ("compiled", "layered", "awaited")
+PATHS = ("compiled", "many", "together", "layered", "awaited")
 ANSWERED = ("allowed", "remaining", "balance", "wait_us", "retry_after_us", "reset_after_us")
 TABLES = sorted((Path(__file__).parents[2] / "conformance").glob("*.json"))
 
@@ -70,8 +71,14 @@ class Player:
 
     def _policy(self, case: Case) -> Any:
         if not self.named:
+            rules = [("limit", "enforce"), ("shadow", "shadow")][: 2 if self.path == "together" else 1]
             return self.lib.Policy(
-                [self.lib.Rule("limit", limit_of(case["limit"], self.lib), by=("key",), **self.options)]
+                [
+                    self.lib.Rule(
+                        name, limit_of(case["limit"], self.lib), by=("key",), mode=mode, **self.options
+                    )
+                    for name, mode in rules
+                ]
             )
         return self.lib.Policy(
             [
@@ -133,6 +140,8 @@ class Player:
             return self._with_patience(key, cost, step["patience_us"])
         if not take:
             return self._run(self.limiter.peek(key, cost))
+        if self.path == "many":
+            return self.limiter.hit_many([key], [cost])[0]
         if self.path == "layered":
             return self.lib.Limiter.hit(self.limiter, key, cost)
         return self._run(self.limiter.hit(key, cost))

@@ -17,7 +17,7 @@ from fractions import Fraction
 from tests.oracle.level import Level, Queue
 from tests.oracle.log import Log
 from tests.oracle.machine import Machine, Receipt
-from tests.oracle.reading import BadInput, floor
+from tests.oracle.reading import BadInput, floor, number, rate_per_us
 from tests.oracle.reading import cost as read_cost
 from tests.oracle.windows import Fixed, Sliding
 
@@ -81,8 +81,9 @@ class Model:
     def at(self, now_us: int) -> tuple[Machine, bool]:
         """The machine as it is at the instant, and whether what was before is void (moved back, carried)."""
         machine = self.machine.copied()
-        if self.written_under == self.limit:
-            return machine, machine.move_to(now_us)
+        if not _is_change(self.written_under, self.limit):
+            moved = machine.move_to(now_us)
+            return (machine if self.written_under == self.limit else self._under_another_name(machine)), moved
         new = self._fresh(self.limit)
         if self._is_forgotten(now_us):
             new.move_to(now_us)
@@ -95,6 +96,13 @@ class Model:
         if new.is_fresh():  # with nothing carried over, it has no instant either
             new.move_to(now_us)
         return new, True
+
+    def _under_another_name(self, machine: Machine) -> Machine:
+        """The state of a level as it is, under another algorithm of the same numbers."""
+        new = self._fresh(self.limit)
+        kept = ("at_us", "lag_us", "level", "busy_since_us", "given_back")
+        vars(new).update({name: getattr(machine, name) for name in kept})
+        return new
 
     def _is_forgotten(self, now_us: int) -> bool:
         """Whether the key is as fresh by the limit that wrote it, so that a store may have forgotten it."""
@@ -198,6 +206,15 @@ class Model:
             machine.reset_after_us(now_us),
             receipt,
         )
+
+
+def _is_change(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Whether state must be carried over: bucket, meter and queue of the same numbers share theirs."""
+    levels = {"token_bucket", "leaky_bucket", "leaky_queue"}
+    if {before["algorithm"], after["algorithm"]} <= levels:
+        numbers = [(number(limit["capacity"]), rate_per_us(limit["rate"])) for limit in (before, after)]
+        return numbers[0] != numbers[1]
+    return before != after
 
 
 __all__ = ["Answer", "BadInput", "Model"]

@@ -34,7 +34,7 @@ WAYS: tuple[Carry, ...] = get_args(Carry)
 def carry(state: Any, law: AnyLaw, now_us: int, how: Carry = "strict") -> Any:
     """The state of a key whose limit has become `law`, at `now_us`. Under an equal law it stays as it is."""
     before: AnyLaw = state.law
-    if before == law:
+    if not is_change(before, law):
         return state._replace(law=law)
     since_us = state.busy_since_us + 1
     own = before.advance(state, now_us)
@@ -49,6 +49,13 @@ def carry(state: Any, law: AnyLaw, now_us: int, how: Carry = "strict") -> Any:
         owed = _carried(law.used(kept), before.capacity, law.capacity, how) - law.used(kept)
         return law.spend(kept, owed)
     return law.holding(_carried(used, before.capacity, law.capacity, how), at_us, since_us)
+
+
+def is_change(before: AnyLaw, law: AnyLaw) -> bool:
+    """Whether a state must be carried over: bucket, meter and line of the same numbers share it."""
+    if isinstance(before, Level) and isinstance(law, Level):
+        return (before.room, before.q, before.p) != (law.room, law.q, law.p)
+    return bool(before != law)
 
 
 def _carried(used: int, before: int, after: int, how: Carry) -> int:

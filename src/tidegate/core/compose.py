@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tidegate.core.carry import carry
+from tidegate.core.carry import carry, is_change
 from tidegate.core.law import Receipt
 from tidegate.core.outcome import Charge, Outcome
 
@@ -61,7 +61,7 @@ def must_write(outcome: Outcome, stored: Any) -> bool:
         return True
     if stored is None or outcome.charge.cost == 0:
         return False
-    return bool(stored.law != outcome.limit.law or outcome.state.at_us < stored.at_us)
+    return is_change(stored.law, outcome.limit.law) or bool(outcome.state.at_us < stored.at_us)
 
 
 class Adjustment(NamedTuple):
@@ -83,6 +83,6 @@ def adjust(adjustment: Adjustment, state: Any, now_us: int) -> tuple[int, Any]:
         before = current(charge, state, now_us)
         after = law.overdraw(before, units // law.grain, debt)
         return law.left(after) - law.left(before), after
-    if state is None or state.law != law:  # a changed limit voids what was taken before it
+    if state is None or is_change(state.law, law):  # a changed limit voids what was taken before it
         return 0, state
     return law.give_back(law.advance(state, now_us), receipt, -units, own=own, full=full)

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from tidegate.clock import Clock, SystemClock, ticks
+from tidegate.core.carry import is_change
 from tidegate.core.compose import Adjustment, adjust, decide, must_write
 from tidegate.core.keys import Key
 from tidegate.core.level import Level, LevelState
@@ -140,9 +141,10 @@ class MemoryStore:
                 if state is None:
                     table.look(LOOKED_AT_EACH_TIME, now_us)
                 table.keep(outcome.charge.key, outcome.state)
-            elif state is not None and state.law is not outcome.limit.law and state.law == outcome.limit.law:
-                law = outcome.limit.law  # an equal one: this very one is what the compiled path looks for
-                table.keep(outcome.charge.key, state._replace(law=law))
+            elif state is not None:
+                law = outcome.limit.law  # this very one is what the compiled path looks for
+                if state.law is not law and not is_change(state.law, law):
+                    table.keep(outcome.charge.key, state._replace(law=law))
         return outcomes
 
     def _begin(self, rule: str, key: Key, law: Level, units: int) -> int | None:
