@@ -11,8 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from fractions import Fraction
-from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from tidegate.clock import Clock
 from tidegate.core.columns import Decisions
@@ -27,15 +26,16 @@ from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
 from tidegate.decorate import guard
 from tidegate.drive import run_blocking
-from tidegate.errors import RateLimited, StoreError
+from tidegate.errors import StoreError
 from tidegate.flows.ask import ask, ask_many, explain, reset, with_costs
-from tidegate.flows.give_back import refund, settle
+from tidegate.flows.give_back import refund
 from tidegate.flows.port import Setting
+from tidegate.reservation import AsyncReservation, Reservation
 from tidegate.stores.base import Store
 from tidegate.stores.hot import Compiled, compiled
 from tidegate.stores.memory import MemoryStore
 from tidegate.stores.opening import open_store
-from tidegate.units import Number, milli
+from tidegate.units import Number
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -276,115 +276,11 @@ class AsyncLimiter(_LimiterBase):
         return guard(self.hit, self.policy, key, cost, blocking=False)
 
 
-class _ReservationBase:
-    """A decision to be settled once: the first settle or cancel counts, later ones change nothing."""
-
-    decision: Decision
-
-    def __init__(self, decision: Decision) -> None:
-        self.decision = decision
-        self.settled = False
-
-    @property
-    def allowed(self) -> bool:
-        """Whether the reservation was admitted."""
-        return self.decision.allowed
-
-    def __bool__(self) -> bool:
-        return self.decision.allowed
-
-    def _first(self) -> bool:
-        """Whether this is the first to settle; only an admitted reservation has anything to settle."""
-        with _settling:
-            first, self.settled = not self.settled, True
-        return first and self.decision.allowed
-
-    def _first_for(self, actual: Number) -> bool:
-        """The same for a cost; a wrong one raises CostError and leaves the reservation open."""
-        milli(actual, "actual cost")
-        return self._first()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.decision}{', settled' if self.settled else ''}>"
-
-
-class Reservation(_ReservationBase):
-    """Work of unknown cost, or that may not happen: `settle(actual)` or `cancel()`, whichever comes first.
-
-    As a context manager it raises RateLimited before the body if it was refused, gives all back if the
-    body raises, and keeps the estimate if the body ends without settling.
-    """
-
-    def __init__(self, limiter: Limiter, decision: Decision) -> None:
-        super().__init__(decision)
-        self._limiter = limiter
-
-    def settle(self, actual: Number) -> Fraction:
-        """Replace the estimate by the actual cost; what came back, in tokens, negative if it cost more."""
-        return (
-            run_blocking(settle(self._limiter._setting, self.decision, actual))
-            if self._first_for(actual)
-            else Fraction(0)
-        )
-
-    def cancel(self) -> Fraction:
-        """Give all back, as far as it has not drained; what came back, in tokens."""
-        return run_blocking(refund(self._limiter._setting, self.decision)) if self._first() else Fraction(0)
-
-    def __enter__(self) -> Self:
-        if not self.decision.allowed:
-            raise RateLimited(self.decision)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self.cancel()
-
-
-class AsyncReservation(_ReservationBase):
-    """Work of unknown cost, or that may not happen: `settle(actual)` or `cancel()`, whichever comes first.
-
-    As a context manager it raises RateLimited before the body if it was refused, gives all back if the
-    body raises, and keeps the estimate if the body ends without settling.
-    """
-
-    def __init__(self, limiter: AsyncLimiter, decision: Decision) -> None:
-        super().__init__(decision)
-        self._limiter = limiter
-
-    async def settle(self, actual: Number) -> Fraction:
-        """Replace the estimate by the actual cost; what came back, in tokens, negative if it cost more."""
-        return (
-            await settle(self._limiter._setting, self.decision, actual)
-            if self._first_for(actual)
-            else Fraction(0)
-        )
-
-    async def cancel(self) -> Fraction:
-        """Give all back, as far as it has not drained; what came back, in tokens."""
-        return await refund(self._limiter._setting, self.decision) if self._first() else Fraction(0)
-
-    async def __aenter__(self) -> Self:
-        if not self.decision.allowed:
-            raise RateLimited(self.decision)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            await self.cancel()
-
-
-_settling = threading.Lock()
 _limiters: weakref.WeakSet[_LimiterBase] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
     """In a forked child: nobody there could release a lock that another thread held at the fork."""
-    _settling._at_fork_reinit()  # type: ignore[attr-defined]  # not in the type stubs
     for limiter in list(_limiters):
         limiter._after_fork()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidegate import AsyncLimiter, Decision, Limiter, Policy
 from tidegate.drive import run_blocking
-from tidegate.limiter import AsyncReservation, Reservation
+from tidegate.reservation import AsyncReservation, Reservation
 from tidegate.stores.base import Store
 from tidegate.stores.memory import MemoryStore
 from tidegate.testing import ManualClock

@@ -78,16 +78,19 @@ class Agreement(RuleBasedStateMachine):
     @initialize(
         specs=st.lists(limits, min_size=1, max_size=3),
         whole_costs=st.booleans(),
-        own_prices=st.booleans(),
+        prices=st.sampled_from(["of the call", "function", "constant"]),
+        constants=st.lists(amounts, min_size=3, max_size=3),
         carry=st.sampled_from(["strict", "keep_level", "keep_tokens", "proportional", "reset"]),
         give_back=st.sampled_from(["bounded", "full"]),
         max_debt=st.sampled_from([None, "0", "3"]),
         start_s=st.sampled_from([0, 1_000, 1_700_000_000]),
     )
-    def begin(self, specs, whole_costs, own_prices, carry, give_back, max_debt, start_s):
+    def begin(self, specs, whole_costs, prices, constants, carry, give_back, max_debt, start_s):
         self.specs = specs
         self.whole_costs = whole_costs or any(spec["algorithm"] == "sliding_log" for spec in specs)
-        self.own_prices = own_prices and len(specs) > 1
+        self.prices = prices
+        self.own_prices = prices != "of the call"
+        self.constants = constants
         self.options: dict[str, Any] = {"carry": carry, "give_back": give_back}
         self.options["max_debt"] = None if max_debt is None else Fraction(max_debt)
         self.clock = ManualClock(start_s)
@@ -106,14 +109,24 @@ class Agreement(RuleBasedStateMachine):
         def price(attributes):
             return attributes["costs"][place]
 
-        cost = price if self.own_prices else None
+        cost: Any = {"of the call": None, "function": price, "constant": self._constant(place)}[self.prices]
         limit = limit_of(self.specs[place])
         return Rule(f"rule {place}", limit, by=(f"key {place}",), cost=cost, **self.options)
+
+    def _constant(self, place: int) -> Any:
+        """The price that stands in a rule: at most what its limit can ever admit, or it would be an error."""
+        spec = self.specs[place]
+        most = Fraction(spec["capacity"] if "capacity" in spec else spec["limit"])
+        return self._counted(min(most, Fraction(self.constants[place])))
 
     def _request(self, keys: list[int], costs: list[Any]) -> tuple[list[str], list[Any], dict[str, Any]]:
         count = len(self.specs)
         named = [f"k{keys[place] % self.keys_most}" for place in range(count)]
-        taken = costs[:count] if self.own_prices else [costs[0]] * count
+        taken = {
+            "of the call": [costs[0]] * count,
+            "function": costs[:count],
+            "constant": [self._constant(place) for place in range(count)],
+        }[self.prices]
         taken = [self._counted(cost) for cost in taken]
         return named, taken, {f"key {p}": key for p, key in enumerate(named)} | {"costs": taken}
 

@@ -157,7 +157,7 @@ def test_rows_do_not_grow():
 
 
 def test_a_long_step_back_counts_all_from_now_on():
-    """Beyond 60 s back the entries count as spent now: nothing is granted, nobody is locked beyond a window."""
+    """Beyond 60 s back the entries count as spent now: no credit, and no lock beyond a window."""
     clock = ManualClock(1_000)
     limiter = Limiter(SlidingLog(3, "10s"), clock=clock)
     first = limiter.hit("key")

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from tests.oracle.bound import Admission, worst_excess
 from tests.oracle.level import Level
-from tests.oracle.machine import STEP_US, Receipt
+from tests.oracle.machine import Receipt
 from tests.oracle.model import Answer, Model
 from tests.oracle.reading import rate_per_us
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate import FixedWindow, LeakyBucket, LeakyQueue, LimitError, TokenBucket
-from tidegate.core.figures import most_in, most_leaving_in
 from tidegate.simulate.compare import (
     Comparison,
     bytes_per_key,
@@ -21,6 +20,7 @@ from tidegate.simulate.compare import (
 )
 from tidegate.simulate.traffic import app_launch, bursts, script
 from tidegate.units import Rate
+from tidegate.words.figures import most_in, most_leaving_in
 
 S = 1_000_000
 

@@ -138,7 +138,7 @@ def test_a_lock_that_another_thread_held_at_the_fork(held):
     """C126: whichever lock another thread holds at the fork, the child's hits, hints, refunds and resets go
     through.
     """
-    from tidegate import limiter as module
+    from tidegate import reservation as module
 
     limiter: Any = Limiter(
         Policy([Rule("a", TokenBucket(4, "1/h"), by=("key",)), Rule("b", TokenBucket(9, "1/h"))])

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 LEVELS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("tidegate.errors", "tidegate.units"),),
     (("tidegate.core",),),
-    (("tidegate.clock",), ("tidegate.drive",), ("tidegate.stores.base",)),
+    (("tidegate.clock",), ("tidegate.drive",), ("tidegate.stores.base",), ("tidegate.words",)),
     (("tidegate.flows",), ("tidegate.stores",)),
-    (("tidegate.limiter", "tidegate.decorate", "tidegate.config"),),
+    (("tidegate.limiter", "tidegate.reservation", "tidegate.decorate", "tidegate.config"),),
     (("tidegate",),),  # the public names: whatever stands above may use them, whatever stands below may not
     (("tidegate.http", "tidegate.integrations", "tidegate.server", "tidegate.simulate", "tidegate.testing"),),
     (("tidegate.tune",),),
@@ -37,7 +37,7 @@ LEVELS: tuple[tuple[tuple[str, ...], ...], ...] = (
 # Upward imports for type checkers alone that are kept on purpose; each stands in docs/violations.md too.
 EXCUSED = frozenset({("tidegate.errors", "tidegate.core.decision")})
 
-PURE = ("tidegate.core", "tidegate.flows")
+PURE = ("tidegate.core", "tidegate.flows", "tidegate.words")
 IMPURE_MODULES = frozenset(
     "_thread asyncio concurrent contextvars multiprocessing os queue random sched secrets select selectors "
     "signal socket ssl subprocess threading time uuid".split()

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tidegate import AsyncLimiter, Limiter
-from tidegate.limiter import AsyncReservation, Reservation
+from tidegate.reservation import AsyncReservation, Reservation
 
 # Methods that ask no store, so that they are plain functions on both classes.
 PLAIN = {"limit", "allowed"}

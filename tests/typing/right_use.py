@@ -23,7 +23,7 @@ from tidegate import (
     TokenBucket,
     open_store,
 )
-from tidegate.limiter import Reservation
+from tidegate.reservation import Reservation
 from tidegate.testing import ManualClock
 
 policy = Policy(

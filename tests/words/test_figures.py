@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate import FixedWindow, LeakyBucket, LeakyQueue, Limiter, SlidingLog, SlidingWindow, TokenBucket
-from tidegate.core import figures
 from tidegate.core.limits import Limit
 from tidegate.testing import ManualClock
 from tidegate.units import Rate
+from tidegate.words import figures
 
 S = 1_000_000
 MIN, H, DAY = 60 * S, 3_600 * S, 86_400 * S

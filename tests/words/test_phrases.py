@@ -6,9 +6,9 @@ import pytest
 
 from tidegate import FixedWindow, LeakyQueue, Policy, Rule, SlidingLog, SlidingWindow, TokenBucket
 from tidegate.core.limits import Limit
-from tidegate.core.phrases import budget_of, costs, matching, plainly, rate_words
-from tidegate.core.words import describe, embedded, text
 from tidegate.units import Rate
+from tidegate.words.describe import describe, embedded, text
+from tidegate.words.phrases import budget_of, costs, matching, plainly, rate_words
 
 LIMIT = TokenBucket(20, "5/s")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.typeset import brief, labelled, listed, number, paragraph, span, table
+from tidegate.words.typeset import brief, labelled, listed, number, paragraph, span, table
 
 S = 1_000_000
 DAY = 86_400 * S

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.cli.terminal import complain, say, say_json, width
 from tidegate.clock import SystemClock
-from tidegate.core.typeset import listed, paragraph
-from tidegate.core.words import Figures, RuleInWords, describe, embedded, text
 from tidegate.errors import ConfigError, PolicyError, Problem
 from tidegate.simulate import trial
+from tidegate.words.describe import Figures, RuleInWords, describe, embedded, text
+from tidegate.words.typeset import listed, paragraph
 
 if TYPE_CHECKING:
     from tidegate.config import Config

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tidegate.cli.terminal import say, say_json, width
-from tidegate.core.typeset import labelled, listed
 from tidegate.errors import CostError, StoreError
 from tidegate.stores.opening import open_store
 from tidegate.testing.conformance import run_vectors, table_names
@@ -17,6 +16,7 @@ from tidegate.testing.hammer import Hammered
 from tidegate.testing.hammer import hammer as run_hammer
 from tidegate.testing.report import Difference, Report
 from tidegate.testing.traces import run_traces
+from tidegate.words.typeset import labelled, listed
 
 _NOTHING_RUN = Report(0, 0, ())
 

@@ -258,7 +258,7 @@ class HotDecision(Decision):
 
     @property
     def binding(self) -> Outcome:
-        """The only outcome."""
+        """The only outcome there is."""
         return self.outcomes[0]
 
     @property

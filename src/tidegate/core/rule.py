@@ -15,13 +15,13 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from tidegate.core.carry import WAYS, Carry
 from tidegate.core.hooks import is_async
-from tidegate.core.keys import Key, key_of, keys_by
+from tidegate.core.keys import Key, key_of, keys_by, present
 from tidegate.core.law import EXACT
 from tidegate.core.limits import Limit, SlidingLog
 from tidegate.core.match import Attributes, Pattern, matcher, route_table
 from tidegate.core.outcome import Mode
-from tidegate.errors import CostError, CostTooLarge, PolicyError
-from tidegate.units import MILLI, Number, decimal_text, milli
+from tidegate.errors import CostError, CostTooLarge, InvalidKey, PolicyError
+from tidegate.units import MILLI, Number, decimal_text, milli, quoted, shown
 
 CostOf: TypeAlias = Number | Mapping[str, Number] | Callable[[Attributes], Number]
 LimitOf: TypeAlias = Mapping[Any, Limit] | Callable[[Attributes], Limit | None]
@@ -104,10 +104,13 @@ class Rule:
         if self.mode not in _MODES:
             raise self._error(f"mode is {self.mode!r}; write one of {', '.join(_MODES)}")
         if self.mode in ("deny", "bypass"):
-            if self.limit is not None:
-                raise self._error(f"mode {self.mode!r} asks no limit; leave the limit out")
+            for part in ("limit", "cost", "overrides", "max_debt"):
+                if getattr(self, part) is not None:
+                    raise self._error(f"mode {self.mode!r} asks no limit; leave the {part} out")
         elif not isinstance(self.limit, Limit):
             raise self._error(f"limit is {self.limit!r}; give one limit, for instance TokenBucket(20, '5/s')")
+        if not isinstance(self.strict, bool):
+            raise self._error(f"strict is {self.strict!r}; write True or False")
         if self.carry not in WAYS:
             raise self._error(f"carry is {self.carry!r}; write one of {', '.join(WAYS)}")
         if self.give_back not in ("bounded", "full"):
@@ -159,16 +162,26 @@ class Rule:
             thousandths = milli(cost)
         except CostError as error:
             raise self._error(str(error)) from None
-        if self.limit is not None:
-            check_constant(self.limit, thousandths, self.name)
+        for limit in self._limits_known():
+            check_constant(limit, thousandths, self.name)
         return thousandths
+
+    def _limits_known(self) -> list[Limit]:
+        """The limit, and the overrides that stand in a table."""
+        overrides = list(self.overrides.values()) if isinstance(self.overrides, Mapping) else []
+        return [limit for limit in (self.limit, *overrides) if isinstance(limit, Limit)]
 
     def _compiled_limit(self) -> Callable[[Attributes, Key], Limit] | None:
         limit, overrides = self.limit, self.overrides
         if limit is None or overrides is None:
             return None
         if isinstance(overrides, Mapping):
-            table = {self._override_key(value): self._override(other) for value, other in overrides.items()}
+            table: dict[Key, Limit] = {}
+            for value, other in overrides.items():
+                key = self._override_key(value)
+                if key in table:
+                    raise self._error(f"overrides names {value!r} twice, by another spelling; leave one out")
+                table[key] = self._override(other)
             return lambda attributes, key: table.get(key, limit)
         if not callable(overrides):
             raise self._error(f"overrides is {overrides!r}; write a mapping from key to limit, or a function")
@@ -183,7 +196,10 @@ class Rule:
         values = value if isinstance(value, tuple) else (value,)
         if not self.by or len(values) != len(self.by):
             raise self._error(f"overrides names {value!r}; write one value for each of by={list(self.by)}")
-        return key_of(values)
+        try:
+            return key_of(tuple([present(one) for one in values]))
+        except InvalidKey as error:
+            raise self._error(f"overrides names {quoted(value)}: {error}") from None
 
     def _override(self, limit: object) -> Limit:
         if not isinstance(limit, Limit):
@@ -199,10 +215,11 @@ class Rule:
             debt = milli(self.max_debt, "max_debt")
         except CostError as error:
             raise self._error(str(error)) from None
-        if self.limit is not None and 2 * (self.limit.law.capacity + debt) * self.limit.law.grain >= EXACT:
-            raise self._error(
-                f"max_debt is {self.max_debt}; with this limit it does not fit the exact integers"
-            )
+        for limit in self._limits_known():
+            if 2 * (limit.law.capacity + debt) * limit.law.grain >= EXACT:
+                raise self._error(
+                    f"max_debt is {shown(self.max_debt)}; with {limit!r} it does not fit the exact integers"
+                )
         return debt
 
     def __reduce__(self) -> tuple[Any, ...]:

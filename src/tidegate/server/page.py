@@ -16,8 +16,8 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.core.typeset import number
-from tidegate.core.words import RuleInWords, describe, embedded
+from tidegate.words.describe import RuleInWords, describe, embedded
+from tidegate.words.typeset import number
 
 if TYPE_CHECKING:
     from tidegate.core.policy import Policy

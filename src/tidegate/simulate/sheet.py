@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidegate.core.figures import most_leaving_in
-from tidegate.core.typeset import GAP, number, paragraph, span, table
 from tidegate.simulate.compare import Comparison, Passage, Scene
+from tidegate.words.figures import most_leaving_in
+from tidegate.words.typeset import GAP, number, paragraph, span, table
 
 BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = ".:-=+*#@"

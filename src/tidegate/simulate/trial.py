@@ -13,10 +13,10 @@ from itertools import groupby
 from tidegate.core.decision import Decision
 from tidegate.core.outcome import Outcome
 from tidegate.core.policy import Policy
-from tidegate.core.typeset import brief, number, paragraph, span, table
 from tidegate.limiter import Limiter
 from tidegate.testing.clock import ManualClock
 from tidegate.units import US_PER_S, Number
+from tidegate.words.typeset import brief, number, paragraph, span, table
 
 TIMES_MOST = 100_000
 

@@ -191,24 +191,21 @@ def _compiled_hit_many(parts: Parts) -> tuple[Callable[..., Decisions], Callable
     cells, held, ticks_ns = store.table(bound.form.rule).cells, store.held, store.ticks_ns
     room, q, p = law.room, law.q, law.p
     ours: Level | None = law
-    one = 1
+    one, known = 1, cells.get
 
     def hit_many(pairs: Iterable[tuple[Any, Any]]) -> Decisions:
         asked_ns = ticks_ns()  # one instant for all, for they are asked at once
         made: list[Any] = []
         tell = made.append
         for key, cost in pairs:
-            try:
-                cell = cells[key] if type(key) is str else None
-            except KeyError:
-                cell = None
+            cell = known(key) if type(key) is str else None
             if (
                 cell is None
                 or (cost is not one and (type(cost) is not int or cost <= 0))
                 or held.by is not None  # from here on, as above
                 or cell.law is not ours
                 or (gone_us := (asked_ns - cell.at_ns) // 1_000) < -STEP_US
-                or (gone_us < 0 and cell.level == 0)
+                or (cell.level == 0 and gone_us < 0)
             ):
                 tell(slow(key, cost))
                 continue

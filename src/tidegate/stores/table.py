@@ -108,7 +108,7 @@ class Table:
 
     def _is_fresh(self, key: Key, now_us: int) -> bool:
         cell = self.cells[key]
-        if type(cell) is not LevelCell:
+        if type(cell) is not LevelCell or cell.law is None:
             return self.fresh_in_us(key, now_us) == 0
         assert cell.law is not None
         gone_us = (now_us * 1_000 - self.offset_ns - cell.at_ns) // 1_000

@@ -32,7 +32,8 @@ from tidegate.core.outcome import Charge
 from tidegate.core.policy import ONLY_RULE, Policy
 from tidegate.core.rule import Rule
 from tidegate.errors import TidegateError
-from tidegate.limiter import Limiter, Reservation
+from tidegate.limiter import Limiter
+from tidegate.reservation import Reservation
 from tidegate.stores.base import Store
 from tidegate.testing.clock import ManualClock
 from tidegate.testing.report import Difference, Report

@@ -18,7 +18,8 @@ from uuid import uuid4
 from tidegate.core.decision import Decision
 from tidegate.core.policy import Policy
 from tidegate.errors import TidegateError
-from tidegate.limiter import Limiter, Reservation
+from tidegate.limiter import Limiter
+from tidegate.reservation import Reservation
 from tidegate.stores.base import Store
 from tidegate.testing.clock import ManualClock
 from tidegate.testing.draw import Step, Trace, draw, rule_text

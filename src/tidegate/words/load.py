@@ -8,11 +8,11 @@ from __future__ import annotations
 from fractions import Fraction
 from math import floor
 
-from tidegate.core import figures
 from tidegate.core.limits import LeakyQueue, Limit
 from tidegate.core.policy import Policy
 from tidegate.core.rule import Rule
-from tidegate.core.typeset import number, span
+from tidegate.words import figures
+from tidegate.words.typeset import number, span
 
 
 def load_of(

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tidegate.core import figures
 from tidegate.core.limits import FixedWindow, LeakyQueue, Limit, SlidingLog, SlidingWindow
-from tidegate.core.load import load_of
-from tidegate.core.phrases import budget_of, costs, matching, plainly, rate_words, tokens
 from tidegate.core.policy import Policy
 from tidegate.core.rule import Rule
-from tidegate.core.typeset import labelled, number, paragraph, span, table
 from tidegate.units import US_PER_S, Rate
+from tidegate.words import figures
+from tidegate.words.load import load_of
+from tidegate.words.phrases import budget_of, costs, matching, plainly, rate_words, tokens
+from tidegate.words.typeset import labelled, number, paragraph, span, table
 
 WHO_IS_AN_ADDRESS = frozenset({"address", "ip", "client_ip", "remote_addr", "peer"})
 """Attributes that stand for a network address, as people name them."""

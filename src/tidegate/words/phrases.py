@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Any
 
-from tidegate.core import figures
 from tidegate.core.limits import FixedWindow, LeakyQueue, Limit, SlidingLog
 from tidegate.core.rule import Rule
-from tidegate.core.typeset import listed, number, span
 from tidegate.units import MILLI, Rate, decimal_text, duration_text
+from tidegate.words import figures
+from tidegate.words.typeset import listed, number, span
 
 _UNIT_NAMES = {"1us": "microsecond", "1ms": "millisecond", "1s": "second", "1min": "minute", "1h": "hour"}
 _UNIT_NAMES |= {"1 day": "day", "1 week": "week"}
