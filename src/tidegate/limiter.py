@@ -198,7 +198,8 @@ class Limiter(_LimiterBase):
     def _use(self, setting: Setting, fast: Compiled | None) -> None:
         super()._use(setting, fast)
         if fast is not None and type(self).hit is Limiter.hit:
-            self.__dict__["hit"] = wraps(Limiter.hit.__get__(self))(fast.hit)  # before the method, its slow twin
+            slow = Limiter.hit.__get__(self)  # its twin, behind which it stands
+            self.__dict__["hit"] = wraps(slow)(fast.hit)
         else:
             self.__dict__.pop("hit", None)
 
