@@ -2,7 +2,8 @@
 
 The machine's clock is read once, for its epoch; from then on only the monotonic clock counts. So a
 fixed window begins where the wall clock says, and no step of the wall clock can add or take tokens. A
-process that runs across a correction of its wall clock keeps the windows it started with.
+process that runs across a correction of its wall clock keeps the windows it started with
+(docs/decisions/0007).
 """
 
 from __future__ import annotations

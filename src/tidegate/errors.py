@@ -1,4 +1,4 @@
-"""Every error that tidegate raises on purpose, in one tree.
+"""The errors that tidegate raises on purpose, in one tree (misused types are TypeErrors, as in Python).
 
     TidegateError
     ├── LimitError (ValueError)         a limit whose numbers cannot be kept
@@ -6,7 +6,7 @@
     ├── PolicyError (ValueError)        a rule or policy that contradicts itself
     ├── ConfigError (ValueError)        a configuration file with problems, all of them listed
     ├── CostError (ValueError)          a cost that is not a cost
-    │   └── CostTooLarge                a cost that can never pass, where somebody would have waited
+    │   └── CostTooLarge                a cost that can never pass, in a rule or where one would wait
     ├── InvalidKey (ValueError)         a key that cannot name anybody
     ├── StoreError                      a store that cannot be opened or does not answer
     ├── MissingDependency (ImportError) an optional library that is not installed
@@ -77,7 +77,7 @@ class CostTooLarge(CostError):
 
 
 class InvalidKey(TidegateError, ValueError):
-    """A key is empty, too long, or of a type that has no encoding."""
+    """A key is empty, too long, of a type that has no encoding, or not what the policy looks at."""
 
 
 class StoreError(TidegateError):

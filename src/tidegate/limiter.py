@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from fractions import Fraction
+from functools import wraps
 from typing import Any, TypeVar, cast
 
 from tidegate.clock import Clock
@@ -146,14 +147,14 @@ class Limiter(_LimiterBase):
     def hit_many(self, keys: Iterable[CallKey], costs: Number | Sequence[Number] = 1) -> Decisions:
         """Decide many independent requests in one call: columns of keys and costs in, columns out.
 
-        Keys and costs are checked before anything is taken, except that a key may prove invalid on its turn.
+        Costs are checked before anything is taken; a key that is no key raises InvalidKey on its turn.
         """
         if self._compiled is not None:
             return self._compiled.hit_many(with_costs(keys, costs))
         return run_blocking(ask_many(self._setting, keys, costs))
 
     def peek(self, key: CallKey, cost: Number = 1) -> Decision:
-        """What `hit` would answer now, changing nothing; `remaining` is what is left now."""
+        """The verdict that `hit` would give now, and what is left now; nothing is taken, so `wait` is 0."""
         return run_blocking(ask(self._setting, key, cost, take=False))
 
     def explain(self, key: CallKey, cost: Number = 1) -> Explanation:
@@ -197,7 +198,8 @@ class Limiter(_LimiterBase):
     def _use(self, setting: Setting, fast: Compiled | None) -> None:
         super()._use(setting, fast)
         if fast is not None and type(self).hit is Limiter.hit:
-            self.__dict__["hit"] = fast.hit  # stands before the method, which stays as its slow twin
+            slow = Limiter.hit.__get__(self)  # its twin, behind which it stands
+            self.__dict__["hit"] = wraps(slow)(fast.hit)
         else:
             self.__dict__.pop("hit", None)
 
@@ -228,7 +230,7 @@ class AsyncLimiter(_LimiterBase):
     async def hit_many(self, keys: Iterable[CallKey], costs: Number | Sequence[Number] = 1) -> Decisions:
         """Decide many independent requests in one call: columns of keys and costs in, columns out.
 
-        Keys and costs are checked before anything is taken, except that a key may prove invalid on its turn.
+        Costs are checked before anything is taken; a key that is no key raises InvalidKey on its turn.
         """
         fast = self._compiled
         return (
@@ -238,7 +240,7 @@ class AsyncLimiter(_LimiterBase):
         )
 
     async def peek(self, key: CallKey, cost: Number = 1) -> Decision:
-        """What `hit` would answer now, changing nothing; `remaining` is what is left now."""
+        """The verdict that `hit` would give now, and what is left now; nothing is taken, so `wait` is 0."""
         return await ask(self._setting, key, cost, take=False)
 
     async def explain(self, key: CallKey, cost: Number = 1) -> Explanation:

@@ -5,8 +5,6 @@ The blocking and the asynchronous one are thin twins over the same flows, as the
 
 from __future__ import annotations
 
-import os
-import threading
 from fractions import Fraction
 from types import TracebackType
 from typing import Protocol, Self
@@ -33,7 +31,12 @@ class _ReservationBase:
 
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
-        self.settled = False
+        self._open = [True]  # taking the only entry is one step to every other thread, and needs no lock
+
+    @property
+    def settled(self) -> bool:
+        """Whether it was settled or cancelled."""
+        return not self._open
 
     @property
     def allowed(self) -> bool:
@@ -45,9 +48,11 @@ class _ReservationBase:
 
     def _first(self) -> bool:
         """Whether this is the first to settle; only an admitted reservation has anything to settle."""
-        with _settling:
-            first, self.settled = not self.settled, True
-        return first and self.decision.allowed
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        return self.decision.allowed
 
     def _first_for(self, actual: Number) -> bool:
         """The same for a cost; a wrong one raises CostError and leaves the reservation open."""
@@ -126,15 +131,3 @@ class AsyncReservation(_ReservationBase):
     ) -> None:
         if kind is not None:
             await self.cancel()
-
-
-_settling = threading.Lock()
-
-
-def _renew_lock() -> None:
-    """In a forked child: nobody there could release a lock that another thread held at the fork."""
-    _settling._at_fork_reinit()  # type: ignore[attr-defined]  # not in the type stubs
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)

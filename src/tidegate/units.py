@@ -83,7 +83,7 @@ def exact(value: Number, what: str = "number") -> Fraction:
 
 
 def milli(value: Number, what: str = "cost") -> int:
-    """A number of tokens as whole thousandths, exactly.
+    """A number of tokens as whole thousandths, exactly (docs/decisions/0005).
 
     Raises CostError if it is negative, not finite, not a number, or finer than a thousandth.
     """

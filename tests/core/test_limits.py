@@ -260,7 +260,7 @@ def test_two_counters_fit_the_integers(limit, window_us: int):
 
 
 def test_the_largest_at_one_in_thirty_days():
-    """DESIGN section 4: about 1,700 tokens at one per 30 days, and no more."""
+    """About 1,700 tokens at one per 30 days, and no more."""
     assert TokenBucket(1700, "1/30day").quota == 1700
     with pytest.raises(LimitError, match="nearest is"):
         TokenBucket(2000, "1/30day")

@@ -102,7 +102,7 @@ def test_where_no_rule_speaks():
     decision = Limiter(Rule("a", BUCKET, match={"plan": "free"})).hit({"plan": "paid"})
 
     assert (decision.allowed, decision.rule, decision.source, decision.limit) == (True, "", "policy", None)
-    assert str(decision) == "allowed; no limit applies"
+    assert str(decision) == "allowed; no enforced limit applies"
 
 
 def test_which_attributes_a_key_means():

@@ -143,4 +143,4 @@ def test_an_explanation_without_limits(face, clock):
         clock=clock,
     )
     texts = [str(limiter.explain({"path": path})) for path in ("/admin/x", "/health", "/")]
-    assert texts == ["refused by shut", "allowed by open", "allowed; no limit applies"]
+    assert texts == ["refused by shut", "allowed by open", "allowed; no enforced limit applies"]

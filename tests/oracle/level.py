@@ -1,4 +1,4 @@
-"""Bucket, meter and queue: one level that drains, as DESIGN section 3 writes it."""
+"""Bucket, meter and queue: one level that drains, by the law."""
 
 from __future__ import annotations
 

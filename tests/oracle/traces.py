@@ -111,7 +111,7 @@ def layered_trace(seed: int, *, algorithms: tuple[str, ...] = ALGORITHMS, steps:
 
 
 def random_limit(chance: random.Random, algorithm: str) -> dict[str, str]:
-    """A limit that the exact numbers of DESIGN section 4 allow."""
+    """A limit that the exact numbers allow."""
     if algorithm in LEVELS:
         return _level(chance, algorithm)
     limit = {

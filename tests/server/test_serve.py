@@ -40,9 +40,12 @@ def test_the_readme_holds(tmp_path: Path):
     with server(tmp_path) as running:
         assert f"open     {running.base}/\n" in running.said
         assert f"'{running.base}/auth?n=[1-21]'   # call 21 is refused" in running.said
-        answers = [running.get(f"/auth?n={n}") for n in range(1, 22)]
-        assert [status for status, _, _ in answers] == [200] * 20 + [429]
-        _, headers, body = answers[-1]
+        answers = [running.get(f"/auth?n={n}") for n in range(1, 21)]
+        assert [status for status, _, _ in answers] == [200] * 20
+        later = (running.get(f"/auth?n={n}") for n in range(21, 200))
+        # The 21st, unless the machine was so slow that some of the 5 a second came back.
+        status, headers, body = next(answer for answer in later if answer[0] != 200)
+        assert status == 429
         assert headers["content-type"] == "application/problem+json"
         assert headers["ratelimit"].startswith('"address";r=0;t=')
         assert json.loads(body)["violated-policies"] == ["address"]

@@ -86,6 +86,22 @@ def test_forgetting_loses_nothing(limit, when_full):
     assert hand_is_right(store)
 
 
+@pytest.mark.parametrize("limit", [LeakyQueue(5, "1/s"), SlidingLog(5, "1s")], ids=named)
+def test_a_key_is_forgotten_when_it_is_fresh_and_not_a_microsecond_before(limit):
+    """A key of whom the last microsecond still counts is kept, and its state with it; then it may go."""
+    store, clock = room()
+    limiter = Limiter(limit, store=store)
+    for instant, kept in ((0.999999, True), (1, False)):
+        clock.set(0)
+        limiter.hit("old")
+        clock.set(instant)
+        limiter.hit("new")
+        assert ("old" in store.table("limit").cells) is kept
+        limiter.reset("old")
+        clock.set(100)
+        limiter.hit("newer")
+
+
 def test_full_of_live_keys_refuses_new_ones():
     """C152: bound 1000, X used up, then 5000 new keys: X is still refused, and so are the new ones; all is
     counted.

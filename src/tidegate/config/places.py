@@ -24,7 +24,7 @@ try:
     import yaml
 except ImportError as error:
     raise MissingDependency(
-        "reading a configuration file needs PyYAML; install it with: pip install 'tidegate[server]'"
+        "reading a configuration file needs PyYAML; install it with: pip install 'tidegate[config]'"
     ) from error
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ try:
     )
 except ImportError as error:
     raise MissingDependency(
-        "checking a configuration file needs pydantic; install it with: pip install 'tidegate[server]'"
+        "checking a configuration file needs pydantic; install it with: pip install 'tidegate[config]'"
     ) from error
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ machine's own zone plays no part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Literal, TypeAlias
 
@@ -27,13 +27,20 @@ class Local:
 
     unit: CalendarUnit
     zone: str
+    _rules: tzinfo = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_rules", zone_named(self.zone))
+
+    def __reduce__(self) -> tuple[type[Local], tuple[CalendarUnit, str]]:
+        return Local, (self.unit, self.zone)
 
     def window(self, now_us: int) -> tuple[int, int]:
         """The unit that holds the instant: its first microsecond, and the first after it.
 
         Raises LimitError for an instant that no calendar has (before year 1 or after year 9999).
         """
-        zone = zone_named(self.zone)
+        zone = self._rules
         try:
             first = _first_day(self.unit, (_EPOCH + now_us * _US).astimezone(zone).date())
             start_us, end_us = _begin_us(first, zone), _begin_us(_next(self.unit, first), zone)

@@ -53,7 +53,8 @@ def must_write(outcome: Outcome, stored: Any) -> bool:
     """Whether the store must keep the outcome's state.
 
     It must after a charge. A refusal changes nothing, with two exceptions that grant nothing: a state
-    carried over to a changed limit, and one moved back after the clock stepped back far. Looking and
+    carried over to a changed limit, and one moved back after the clock stepped back far
+    (docs/decisions/0004). Looking and
     a cost of 0 write nothing at all.
     """
     if outcome.charged:

@@ -86,7 +86,7 @@ class Decision:
 
     @property
     def rule(self) -> str:
-        """The rule that binds, denies or bypasses; "" where none applied."""
+        """The rule that binds, denies or bypasses; "" where no enforced one applied."""
         binding = self.binding
         return self._named if binding is None else binding.rule
 
@@ -104,7 +104,7 @@ class Decision:
 
     @property
     def remaining(self) -> int | None:
-        """Whole tokens left in the binding limit: 0 if denied, None if no limit took part."""
+        """Whole tokens left in the binding limit; without one 0 if a rule denied, None if none took part."""
         binding = self.binding
         if binding is None:
             return None if self.allowed else 0
@@ -207,7 +207,7 @@ class Decision:
         verdict = "allowed" if self.allowed else "refused"
         binding = self.binding
         if binding is None:
-            return f"{verdict} by {self._named}" if self._named else f"{verdict}; no limit applies"
+            return f"{verdict} by {self._named}" if self._named else f"{verdict}; no enforced limit applies"
         capacity = decimal_text(Fraction(binding.limit.capacity))
         text = f"{verdict} by {binding.rule}: {binding.remaining} of {capacity} left"
         if self.allowed:
@@ -331,7 +331,6 @@ class TogetherDecision(Decision):
         after: Any,
         moved_us: int,
         fits: bool,
-        held: object,
     ) -> Outcome:
         charged = fits and self.allowed
         charge = _new(Charge, (rule.name, key, limit, cost, rule.mode, rule.carry, own_price, None))

@@ -1,7 +1,8 @@
 """What every algorithm answers, so that several limits can be decided without knowing which they are.
 
-A law is a limit turned into integers; a state is what it remembers of one key. Both are immutable,
-and a state names the law that wrote it, so that it explains itself after the limit was changed.
+A law is a limit turned into integers; a state is what it remembers of one key. Both are immutable
+(a log's states share rows that only grow at the end, behind what each state sees), and a state names
+the law that wrote it, so that it explains itself after the limit was changed.
 
 The life of a request under a law:
 
@@ -90,8 +91,8 @@ class Law(Protocol[S]):
     def give_back(self, state: S, receipt: Receipt, units: int, *, own: int, full: bool) -> tuple[int, S]:
         """Give back at most `units` of what the receipt took: the units returned, and the state after.
 
-        `own` is what the same decision has returned before. The rule that keeps the bound is in
-        DESIGN section 3; `full` returns all that is still there, which can buy a second burst.
+        `own` is what the same decision has returned before. The rule that keeps the bound is
+        docs/decisions/0011; `full` returns all that is still there, which can buy a second burst.
         """
 
     def holding(self, used: int, now_us: int, since_us: int) -> S:

@@ -80,16 +80,15 @@ class Level:
         if state is None:
             return LevelState(0, now_us, now_us - 1, 0, self)
         level, at_us, busy_since_us, given_back, _ = state
-        if level == 0:
+        if level == 0:  # as if never seen: docs/decisions/0010
             return LevelState(0, now_us, busy_since_us, 0, self)
         if now_us >= at_us:
             level = drained(level, self.p, now_us - at_us)
             return LevelState(level, now_us, busy_since_us, given_back if level else 0, self)
         if clock(at_us, now_us) == at_us:
             return LevelState(level, at_us, busy_since_us, given_back, self)
-        return LevelState(
-            level, now_us, busy_since_us + 1, 0, self
-        )  # what was taken before is not refundable
+        # Moved back: what was taken before can no longer be refunded.
+        return LevelState(level, now_us, busy_since_us + 1, 0, self)
 
     def fits(self, state: LevelState, cost: int, patience_us: int | None = None) -> bool:
         """Whether level + cost <= capacity, plus what drains while a patient caller waits (None: none)."""
@@ -147,7 +146,7 @@ class Level:
     def give_back(
         self, state: LevelState, receipt: Receipt, units: int, *, own: int, full: bool
     ) -> tuple[int, LevelState]:
-        """Return at most what of the decision's own level has not drained since (DESIGN section 3)."""
+        """Return at most what of the decision's own level has not drained since (docs/decisions/0011)."""
         if state.level == 0 or state.busy_since_us != receipt.since_us:
             return 0, state
         returned = min(units, state.level)

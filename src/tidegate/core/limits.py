@@ -65,7 +65,7 @@ class Limit:
     """Sustained work per time; None for the windows, which have none of their own."""
 
     quota_window_us: int | None
-    """The time after which a whole quota is available again; None if never."""
+    """The time in which a whole quota comes again, None if never; a month counts 30 days, a year 365."""
 
     capacity: int | Fraction
     """The most that may pass at one instant, in tokens."""
@@ -128,8 +128,9 @@ class _LevelLimit(Limit):
         """The limit that never lets more than `limit` pass in any period of length `per`.
 
         It keeps capacity + rate * per = limit. `burst` is its capacity, by default a tenth of the limit
-        (at least 1); the rest of the limit is the rate. A bucket of capacity `limit` would let twice as
-        much through in some period.
+        (at least 1); the rest of the limit is the rate. A bucket of capacity `limit` and rate limit / per
+        would let twice as much through in some period. `per` is "1min", a timedelta, or seconds.
+        Raises LimitError for a burst that leaves nothing for the rate, and as the constructor does.
         """
         total = _capacity(limit, "limit")
         size = Fraction(max(1, total // 10)) if burst is None else _capacity(burst, "burst")
@@ -344,7 +345,7 @@ def _window_us(window: Duration) -> int:
 
 
 def _units(rate: Rate) -> tuple[int, int]:
-    """Units that drain in a microsecond, and units in a token; both whole (DESIGN section 4)."""
+    """Units that drain in a microsecond, and units in a token; both whole (docs/decisions/0012)."""
     flow = rate.per_microsecond
     q = lcm(flow.denominator, MILLI)
     return int(flow * q), q

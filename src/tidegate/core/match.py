@@ -20,6 +20,7 @@ Pattern: TypeAlias = str | int | Collection[str | int | None] | None
 Test: TypeAlias = Callable[[Attributes], bool]
 
 _METHOD = re.compile(r"([A-Z]+) +(.*)", re.DOTALL)
+_METHOD_MISWRITTEN = re.compile(r"([A-Za-z]+) +[/*]")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:path)?\}")
 
 
@@ -59,6 +60,10 @@ def _attribute_test(name: str, pattern: Pattern, rule: str) -> Test:
             raise PolicyError(
                 f"rule {rule!r}: match for {name!r} is {one!r}; write a text, a number, None, or a list"
             )
+    if name == "method":
+        for one in patterns:
+            if isinstance(one, str) and one != one.upper():
+                raise _in_capitals(rule, name, one, one)
     if name == "route":
         tests = [_route_test(one, rule) for one in patterns]
         return tests[0] if len(tests) == 1 else lambda attributes: any(test(attributes) for test in tests)
@@ -76,6 +81,12 @@ def _attribute_test(name: str, pattern: Pattern, rule: str) -> Test:
     return test
 
 
+def _in_capitals(rule: str, name: str, given: str, method: str) -> PolicyError:
+    return PolicyError(
+        f"rule {rule!r}: {name} is {given!r}; methods are written in capitals: {method.upper()!r}"
+    )
+
+
 def _is_prefix(pattern: object) -> bool:
     return isinstance(pattern, str) and pattern.endswith("*")
 
@@ -86,6 +97,8 @@ def _route_test(route: object, rule: str) -> Test:
             f'rule {rule!r}: route is {route!r}; write it like "POST /users/{{id}}" or "/files/*"'
         )
     method, path = _split(route)
+    if method is None and (miswritten := _METHOD_MISWRITTEN.match(route)):
+        raise _in_capitals(rule, "route", route, miswritten[1])
     if not path.startswith(("/", "*")):
         return lambda attributes: attributes.get("route") == route  # a name that the caller's framework gives
     pattern = _compiled(path, rule)

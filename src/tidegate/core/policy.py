@@ -41,7 +41,7 @@ class Policy:
 
     rules: tuple[Rule, ...]
     bare: bool
-    """Whether a plain key is meant by some rule, so that `hit("org-42")` makes sense."""
+    """Whether no rule looks at more than a plain key, so that `hit("org-42")` makes sense."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         if isinstance(rules, Rule | Limit):
@@ -113,7 +113,7 @@ class Policy:
     def attributes(self, key: object) -> Attributes:
         """The attributes that a call's key means: a mapping as it is, a plain key as {"key": key}.
 
-        Raises InvalidKey for an empty key, and for a plain one that no rule asks for.
+        Raises InvalidKey for an empty key, and for a plain one where some rule looks at attributes.
         """
         if type(key) is dict or (type(key) is not str and isinstance(key, Mapping)):
             return key

@@ -58,6 +58,7 @@ class Rule:
 
     Raises:
         PolicyError: the parts contradict each other; the message names the rule and the way out.
+        CostError: a cost that stands here is no cost. CostTooLarge: it is above the capacity.
     """
 
     name: str

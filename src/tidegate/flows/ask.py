@@ -61,7 +61,8 @@ async def explain(setting: Setting, key: CallKey, cost: Number) -> Explanation:
 async def reset(setting: Setting, key: CallKey) -> None:
     """Make the key fresh in every rule that it names somebody in, whatever else the rule matches.
 
-    Rules with `by=()` are everybody's budget: they are reset only by a key that is an empty mapping. To
+    Rules with `by=()` are everybody's budget: they are reset only by a key that is an empty mapping
+    (docs/decisions/0009). To
     reset the budget that all share who lack an attribute, name the attribute as None.
     """
     policy = setting.policy

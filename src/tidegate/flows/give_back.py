@@ -7,6 +7,7 @@ both do it; if the store fails in between, the rest stays counted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from tidegate.core.compose import Adjustment
@@ -20,7 +21,7 @@ from tidegate.units import MILLI, Number, milli
 async def refund(setting: Setting, decision: Decision, cost: Number | None = None) -> Fraction:
     """Give back `cost` tokens of an admitted decision, or all that it took; what came back, in tokens.
 
-    Where several rules were charged, it is what came back in the one where least did. A part is given
+    Where several were charged, it is what came back in the enforced rule where least did. A part is given
     back only where the call's own cost counted; a rule with its own price keeps it. A late refund returns
     less, so that it cannot buy a second burst (see `Rule.give_back`). A copy of a decision is another
     receipt: give back one of them.
@@ -71,7 +72,7 @@ async def _give_back(setting: Setting, decision: Decision, part: int | None) -> 
     with setting.lock:
         for claim, units in zip(claims, returned, strict=True):
             decision.returned[claim.charge.rule] += units + claim.units
-    return min(_tokens(claim, units) for claim, units in zip(claims, returned, strict=True))
+    return _least(claims, returned)
 
 
 async def _charge_on_top(setting: Setting, decision: Decision, more: int) -> Fraction:
@@ -83,7 +84,7 @@ async def _charge_on_top(setting: Setting, decision: Decision, more: int) -> Fra
         for outcome in charged
     ]
     changed = await setting.port.adjust(claims, setting.instant_us())
-    return min(_tokens(claim, units) for claim, units in zip(claims, changed, strict=True))
+    return _least(claims, changed)
 
 
 def _in_force(setting: Setting, outcome: Outcome) -> Charge:
@@ -105,5 +106,11 @@ def _adjustment(setting: Setting, outcome: Outcome, units: int, own: int) -> Adj
     return Adjustment(charge, outcome.receipt, units, own, full, debt)
 
 
-def _tokens(claim: Adjustment, units: int) -> Fraction:
-    return Fraction(units, claim.charge.limit.law.grain * MILLI)
+def _least(claims: Sequence[Adjustment], returned: Sequence[int]) -> Fraction:
+    """What came back in the enforced rule where least did, in tokens; a shadow rule has no say."""
+    tokens = [
+        (claim.charge.mode, Fraction(units, claim.charge.limit.law.grain * MILLI))
+        for claim, units in zip(claims, returned, strict=True)
+    ]
+    enforced = [amount for mode, amount in tokens if mode == "enforce"]
+    return min(enforced or [amount for _, amount in tokens])

@@ -142,7 +142,8 @@ class RateLimitMiddleware:
         if self._exempt is not None and await _result(self._exempt(scope)):
             return await self.app(scope, receive, send)
 
-        asked: Any
+        cost = await _result(self._cost(scope)) if callable(self._cost) else self._cost
+        asked: Any  # after the last await before the decision: another policy may want other attributes
         if self._key_is_address and self._guard.address_is_enough():
             asked = caller = self._address(scope)
         else:
@@ -150,7 +151,6 @@ class RateLimitMiddleware:
             if self._attributes_hook is not None:
                 asked = added(asked, await _result(self._attributes_hook(scope)))
             caller = asked["address"]
-        cost = await _result(self._cost(scope)) if callable(self._cost) else self._cost
         verb = self._limiter.hit if self._charge is None else self._limiter.reserve
         taken = verb(asked, cost, caller=caller)
         if self._awaits:

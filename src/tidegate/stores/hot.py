@@ -9,7 +9,7 @@ It takes no lock. CPython with its global lock changes threads, and runs signal 
 call returns, a loop turns or a function begins; between the reading of `held` and the last write below
 there is none of these, and nothing is allocated that the collector tracks. So these lines are one step
 to every other thread, and the slow path, which sets `held` before it reads anything, never sees half of
-one. Where the interpreter gives no such promise there is no compiled path, and the lock decides. (A trace
+one. Where the interpreter gives no such promise every path takes the lock (docs/decisions/0006). (A trace
 function written in Python, as debuggers have, is called between lines and breaks the promise too.)
 
 The lines stand here twice, once for one key and once for many: a call between them would end the promise.

@@ -11,8 +11,8 @@ near twice the keys that still matter. When there is no room, a new key looks at
 table and in some others, by turns; if all of these are live, "refuse" (the default) refuses it, which
 keeps every bound, and "forget" drops the one nearest to fresh among a few of the largest table, which
 grants that key what it had spent: whoever can send many new keys can then reset others. Both are
-counted. The key of a rule that is only shadowed takes part where there is room, and never stands in the
-way. A debt is always kept, if need be above the bound.
+counted (docs/decisions/0008). The key of a rule that is only shadowed takes part where there is room,
+and never stands in the way. A debt is always kept, if need be above the bound.
 """
 
 from __future__ import annotations

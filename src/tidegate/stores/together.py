@@ -102,6 +102,7 @@ def _decide(asked: list[Asked], now_ns: int, offset_ns: int) -> tuple[list[Any],
     """
     passes = True
     rows: list[Any] = []
+    holders: list[Any] = []  # where the states are kept; a decision must not know
     for rule, limit, key, cost, own_price, cells in asked:
         cell, law = cells.get(key), limit.law
         if cell is None or cell.law is not law:
@@ -112,7 +113,8 @@ def _decide(asked: list[Asked], now_ns: int, offset_ns: int) -> tuple[list[Any],
             if state.at_us < cell.at_us:  # the clock stepped back far
                 return [], False
             fits = law.fits(state, cost)
-            rows.append([rule, limit, key, cost, own_price, state, None, now_us, fits, cells])
+            rows.append([rule, limit, key, cost, own_price, state, None, now_us, fits])
+            holders.append(cells)
         else:
             level, at_ns, busy_since_ns, given_back = (
                 cell.level,
@@ -134,18 +136,19 @@ def _decide(asked: list[Asked], now_ns: int, offset_ns: int) -> tuple[list[Any],
                 busy_since_ns = at_ns if at_ns > busy_since_ns else busy_since_ns + 1_000  # as begun_us
             after = level + cost * law.q // MILLI, at_ns, busy_since_ns, given_back
             fits = after[0] <= law.room
-            rows.append((rule, limit, key, cost, own_price, before, after, gone_us, fits, cell))
+            rows.append((rule, limit, key, cost, own_price, before, after, gone_us, fits))
+            holders.append(cell)
         if not fits and rule.mode == "enforce":
             passes = False
     if passes:
-        _take(rows)
+        _take(rows, holders)
     return rows, passes
 
 
-def _take(rows: list[Any]) -> None:
+def _take(rows: list[Any], holders: list[Any]) -> None:
     """Charge every rule whose limit the cost fits."""
-    for row in rows:
-        _, limit, key, cost, _, before, after, _, fits, held = row
+    for row, held in zip(rows, holders, strict=True):
+        _, limit, key, cost, _, before, after, _, fits = row
         if not fits:
             continue
         if after is None:
