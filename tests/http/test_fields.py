@@ -295,9 +295,10 @@ def test_a_reset_date_is_the_end_of_the_window():
 def test_the_renaming_is_one_line():
     """Draft issue 166 (r becomes a, t becomes w) needs one row of the table and nothing else."""
     renamed = dataclasses.replace(NAMES["draft-10"], remaining="a", reset="w")
-    binding = (decision := limited(TokenBucket(20, "5/s"), 0)).binding
+    brief = (decision := limited(TokenBucket(20, "5/s"), 0)).brief
+    assert brief is not None
 
-    assert dict(fields_module._form(renamed)(decision, binding))["RateLimit"] == '"limit";a=19;w=1'
+    assert dict(fields_module._form(renamed)(decision, brief))["RateLimit"] == '"limit";a=19;w=1'
 
 
 LIMITS = st.one_of(

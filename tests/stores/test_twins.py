@@ -22,8 +22,8 @@ from tidegate import (
     SlidingWindow,
     TokenBucket,
 )
-from tidegate.core.decision import HotDecision, TogetherDecision
 from tidegate.stores.hot import HAS_GLOBAL_LOCK
+from tidegate.stores.unread import HotDecision, TogetherDecision
 from tidegate.testing import ManualClock
 
 NAMES = ("a", "b", "c")
@@ -136,7 +136,10 @@ def test_twins_agree(seed):
             continue
         assert all(answer == answers[0] for answer in answers), (seed, what, key, cost, answers)
         if what < 0.6 and not isinstance(answers[0], str):
-            for name in ("rule", "remaining", "retry_after_us", "reset_after_us", "wait_us", "retry_hint_us"):
+            for name in (
+                *("rule", "remaining", "retry_after_us", "reset_after_us", "wait_us", "retry_hint_us"),
+                *("brief", "limits_asked"),
+            ):
                 assert len({getattr(answer, name) for answer in answers}) == 1, (seed, name)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
-from tidegate.core.decision import Decision, HotBinding, HotDecision
+from tidegate.core.decision import Decision
 
 
 class Decisions:
@@ -66,39 +66,3 @@ class Decisions:
 
     def __repr__(self) -> str:
         return f"<Decisions: {sum(self.allowed)} of {len(self)} allowed>"
-
-
-class HotDecisions(Decisions):
-    """Decisions as the compiled path leaves them: rows of figures, and no decision until one is read.
-
-    Where the slow path decided, a row is the decision itself.
-    """
-
-    __slots__ = ("_bound", "_read", "_rows")
-
-    def __init__(self, rows: list[Any], bound: HotBinding) -> None:
-        self._rows = rows
-        self._bound = bound
-        self._read: tuple[Decision, ...] | None = None
-
-    @property
-    def allowed(self) -> list[bool]:
-        """Whether each request may run."""
-        return [row[0] if type(row) is tuple else row.allowed for row in self._rows]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def _decisions(self) -> tuple[Decision, ...]:  # type: ignore[override]  # a slot of the general columns
-        if self._read is None:
-            self._read = tuple(map(self._decision, self._rows))
-        return self._read
-
-    def _decision(self, row: Any) -> Decision:
-        if type(row) is not tuple:
-            return cast(Decision, row)
-        decision = HotDecision.__new__(HotDecision)
-        decision.allowed = row[0]
-        decision._raw = (self._bound, *row[1:], None)
-        return decision

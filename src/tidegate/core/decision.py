@@ -10,14 +10,23 @@ from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from tidegate.core.keys import Key
-from tidegate.core.level import LevelState
 from tidegate.core.limits import Limit
-from tidegate.core.outcome import Charge, Outcome, seconds_or_none
+from tidegate.core.outcome import Outcome, seconds_or_none
 from tidegate.core.ticket import TicketDesk
-from tidegate.units import MILLI, decimal_text, header_seconds, seconds
+from tidegate.units import decimal_text, header_seconds, seconds
 
-_new = tuple.__new__  # makes a named tuple at half the price of its own constructor
+
+class Brief(NamedTuple):
+    """What a header field says of a decision: the limit that binds, what is left, and when there is more.
+
+    `after_us` is the time until the key is as fresh if the request was allowed, until it passes if it
+    was refused; None: never.
+    """
+
+    rule: str
+    limit: Limit
+    remaining: int
+    after_us: int | None
 
 
 class Decision:
@@ -83,6 +92,20 @@ class Decision:
         if not self.allowed:
             return max((o for o in enforced if not o.allowed), key=_frees_in, default=None)
         return min(enforced, key=_requests_left, default=None)
+
+    @property
+    def brief(self) -> Brief | None:
+        """The figures of the outcome that this decision shows; None where no enforced limit took part."""
+        binding = self.binding
+        if binding is None:
+            return None
+        after_us = binding.reset_after_us if self.allowed else binding.retry_after_us
+        return Brief(binding.rule, binding.limit, binding.remaining, after_us)
+
+    @property
+    def limits_asked(self) -> int:
+        """How many limits took part, shadows included."""
+        return len(self.outcomes)
 
     @property
     def rule(self) -> str:
@@ -218,131 +241,6 @@ class Decision:
 
     def __repr__(self) -> str:
         return f"<Decision {self}>"
-
-
-class HotBinding(NamedTuple):
-    """What all decisions of one compiled path share."""
-
-    form: Charge
-    source: str
-    desk: TicketDesk
-    offset_ns: int
-
-
-class HotDecision(Decision):
-    """A decision of one limit as the compiled path leaves it: the figures, and no outcome until one is read.
-
-    The compiled path fills two slots; everything else is made of them on demand.
-    """
-
-    __slots__ = ("_raw", "_returned")
-
-    _raw: tuple[HotBinding, Key, int, int, int, int, int, int, Hashable]
-    _returned: dict[str, int]
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """What the only rule said."""
-        read = getattr(self, "_outcomes", None)  # cheaper than an exception
-        if read is None:
-            bound, key, cost, level, at_ns, busy_since_ns, given_back, gone_us, _ = self._raw
-            at_us = (at_ns + bound.offset_ns) // 1_000
-            busy_since_us = at_us if at_ns == busy_since_ns else (busy_since_ns + bound.offset_ns) // 1_000
-            form, allowed = bound.form, self.allowed
-            rule, _, limit, _, mode, carry, _, _ = form
-            state = _new(LevelState, (level, at_us, busy_since_us, given_back if level else 0, limit.law))
-            charge = _new(Charge, (rule, key, limit, cost * MILLI, mode, carry, False, None))
-            now_us = at_us if gone_us >= 0 else at_us + gone_us
-            read = self._outcomes = (_new(Outcome, (charge, allowed, allowed, state, now_us, None)),)
-        return read
-
-    @property
-    def binding(self) -> Outcome:
-        """The only outcome there is."""
-        return self.outcomes[0]
-
-    @property
-    def source(self) -> str:  # type: ignore[override]  # a slot of the general decision
-        """Who decided: the store's name."""
-        return self._raw[0].source
-
-    @property
-    def returned(self) -> dict[str, int]:  # type: ignore[override]  # a slot of the general decision
-        """What was given back of this decision, by rule, in the law's units. The limiter keeps it."""
-        try:
-            return self._returned
-        except AttributeError:
-            self._returned = {}
-            return self._returned
-
-    @property
-    def _desk(self) -> TicketDesk:  # type: ignore[override]  # a slot of the general decision
-        return self._raw[0].desk
-
-    @property
-    def _caller(self) -> Hashable:  # type: ignore[override]  # a slot of the general decision
-        return self._raw[8]
-
-    @property
-    def _named(self) -> str:  # type: ignore[override]  # a slot of the general decision
-        return ""
-
-
-class TogetherDecision(Decision):
-    """A decision of several limits as the compiled path leaves it: outcomes are made when one is read."""
-
-    __slots__ = ("_offset_ns", "_read", "_rows")
-
-    def __init__(
-        self,
-        rows: list[tuple[Any, ...]],
-        *,
-        allowed: bool,
-        source: str,
-        desk: TicketDesk,
-        caller: Hashable,
-        offset_ns: int,
-    ) -> None:
-        self._rows = rows
-        self._read: tuple[Outcome, ...] | None = None
-        self._offset_ns = offset_ns
-        self.allowed = allowed
-        self.source = source
-        self.returned = {}
-        self._named = ""
-        self._desk = desk
-        self._caller = caller
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """What each rule said, in the order of the policy."""
-        if self._read is None:
-            self._read = tuple([self._outcome(*row) for row in self._rows])
-        return self._read
-
-    def _outcome(
-        self,
-        rule: Any,
-        limit: Limit,
-        key: Key,
-        cost: int,
-        own_price: bool,
-        before: Any,
-        after: Any,
-        moved_us: int,
-        fits: bool,
-    ) -> Outcome:
-        charged = fits and self.allowed
-        charge = _new(Charge, (rule.name, key, limit, cost, rule.mode, rule.carry, own_price, None))
-        state, now_us = after if charged else before, moved_us
-        if type(state) is tuple:  # a level: four figures, and how far its instant moved
-            level, at_ns, busy_since_ns, given_back = state
-            at_us, since_us = (at_ns + self._offset_ns) // 1_000, (busy_since_ns + self._offset_ns) // 1_000
-            state, now_us = (
-                _new(LevelState, (level, at_us, since_us, given_back, limit.law)),
-                at_us + min(0, moved_us),
-            )
-        return _new(Outcome, (charge, fits, charged, state, now_us, None))
 
 
 def _frees_in(outcome: Outcome) -> float:

@@ -34,15 +34,14 @@ from tidegate.errors import PolicyError
 from tidegate.units import US_PER_S, header_seconds
 
 if TYPE_CHECKING:
-    from tidegate.core.decision import Decision
+    from tidegate.core.decision import Brief, Decision
     from tidegate.core.limits import Limit
-    from tidegate.core.outcome import Outcome
 
 Draft: TypeAlias = Literal["draft-10", "draft-07", "draft-06", "draft-03", "off"]
 Legacy: TypeAlias = Literal["off", "seconds", "date"]
 Pairs: TypeAlias = list[tuple[str, str]]
 Writer: TypeAlias = Callable[["Decision"], Pairs]
-Form: TypeAlias = Callable[["Decision", "Outcome"], Pairs]
+Form: TypeAlias = Callable[["Decision", "Brief"], Pairs]
 
 RETRY_AFTER = "Retry-After"
 EXPOSE = "Access-Control-Expose-Headers"
@@ -192,10 +191,8 @@ def _one_retry_after(pairs: Pairs, ours_s: int, now_s: float) -> Pairs:
 
 def _with_retry_after(form: Form) -> Writer:
     def write(decision: Decision) -> Pairs:
-        outcomes = decision.outcomes
-        alone = len(outcomes) == 1 and outcomes[0].charge.mode == "enforce"
-        binding = outcomes[0] if alone else decision.binding  # the common case without a search
-        pairs = form(decision, binding) if binding is not None else []
+        brief = decision.brief
+        pairs = form(decision, brief) if brief is not None else []
         if not decision.allowed:
             hint_s = decision.retry_hint_s
             if hint_s is not None:
@@ -212,41 +209,40 @@ def _form(names: Names, say: Callable[[int], str] | None = None) -> Form:
     quota, remaining, reset = names.quota, names.remaining, names.reset
     state, policy = names.state, names.policy
 
-    def items(decision: Decision, binding: Outcome) -> Pairs:
-        policies, start = listing(decision, binding)
-        said_us = binding.reset_after_us if decision.allowed else binding.retry_after_us
-        text = f"{start}{_bounded(binding.remaining)}"
-        if said_us:
-            text = f"{text};{reset}={header_seconds(said_us)}"
+    def items(decision: Decision, brief: Brief) -> Pairs:
+        policies, start = listing(decision, brief)
+        text = f"{start}{_bounded(brief.remaining)}"
+        if brief.after_us:
+            text = f"{text};{reset}={header_seconds(brief.after_us)}"
         return [(policy, policies), (state, text)]
 
-    def dictionary(decision: Decision, binding: Outcome) -> Pairs:
-        reset_us = _reset_us(decision, binding)
-        text = f"{quota}={_bounded(binding.limit.quota)}, {remaining}={_bounded(binding.remaining)}"
+    def dictionary(decision: Decision, brief: Brief) -> Pairs:
+        reset_us = _reset_us(decision, brief)
+        text = f"{quota}={_bounded(brief.limit.quota)}, {remaining}={_bounded(brief.remaining)}"
         if reset_us is not None:
             text += f", {reset}={say(reset_us)}"
-        return [(policy, listing(decision, binding)[0]), (state, text)]
+        return [(policy, listing(decision, brief)[0]), (state, text)]
 
-    def triple(decision: Decision, binding: Outcome) -> Pairs:
-        reset_us = _reset_us(decision, binding)
-        allowance = str(_bounded(binding.limit.quota))
-        pairs = [(quota, allowance), (remaining, str(_bounded(binding.remaining)))]
+    def triple(decision: Decision, brief: Brief) -> Pairs:
+        reset_us = _reset_us(decision, brief)
+        allowance = str(_bounded(brief.limit.quota))
+        pairs = [(quota, allowance), (remaining, str(_bounded(brief.remaining)))]
         if reset_us is not None:
             pairs.append((reset, say(reset_us)))
         if names.listed:
             if policy:
-                pairs.append((policy, listing(decision, binding)[0]))
+                pairs.append((policy, listing(decision, brief)[0]))
             else:
-                pairs[0] = (quota, f"{allowance}, {listing(decision, binding)[0]}")
+                pairs[0] = (quota, f"{allowance}, {listing(decision, brief)[0]}")
         return pairs
 
     return {"items": items, "dictionary": dictionary, "triple": triple}[names.shape]
 
 
-def _reset_us(decision: Decision, binding: Outcome) -> int | None:
+def _reset_us(decision: Decision, brief: Brief) -> int | None:
     """The reset of the older forms: on a refusal the instant that Retry-After names."""
     if decision.allowed:
-        return binding.reset_after_us
+        return brief.after_us
     hint_s = decision.retry_hint_s
     return None if hint_s is None else max(1, hint_s) * US_PER_S
 
@@ -260,7 +256,7 @@ def _as_date(wall_clock_s: Callable[[], float]) -> Callable[[int], str]:
     return lambda after_us: str(header_seconds(round(wall_clock_s() * US_PER_S) + after_us))
 
 
-def _policies(names: Names) -> Callable[[Decision, Outcome], tuple[str, str]]:
+def _policies(names: Names) -> Callable[[Decision, Brief], tuple[str, str]]:
     """A function from a decision to the list of its limits and the start of the binding one's item.
 
     The texts are made once and kept by the identity of the limit (which the entry keeps alive), since
@@ -268,28 +264,24 @@ def _policies(names: Names) -> Callable[[Decision, Outcome], tuple[str, str]]:
     """
     kept: dict[tuple[str, int], tuple[str, str, Limit]] = {}
 
-    def texts(outcome: Outcome) -> tuple[str, str, Limit]:
-        charge = outcome.charge
-        limit = charge.limit
-        entry = kept.get((charge.rule, id(limit)))
+    def texts(rule: str, limit: Limit) -> tuple[str, str, Limit]:
+        entry = kept.get((rule, id(limit)))
         if entry is None:
             if len(kept) >= _CACHED_MAX:
                 kept.clear()
-            start = f'"{_escaped(charge.rule)}";{names.remaining}='
-            entry = (_policy_item(names, charge.rule, limit), start, limit)
-            kept[charge.rule, id(limit)] = entry
+            start = f'"{_escaped(rule)}";{names.remaining}='
+            entry = kept[rule, id(limit)] = (_policy_item(names, rule, limit), start, limit)
         return entry
 
-    def listing(decision: Decision, binding: Outcome) -> tuple[str, str]:
-        item, start, _ = texts(binding)
-        outcomes = decision.outcomes
-        if len(outcomes) == 1:
+    def listing(decision: Decision, brief: Brief) -> tuple[str, str]:
+        item, start, _ = texts(brief.rule, brief.limit)
+        if decision.limits_asked == 1:
             return item, start
-        shown = [outcome for outcome in outcomes if outcome.mode == "enforce"]
+        shown = [(o.rule, o.limit) for o in decision.outcomes if o.mode == "enforce"]
         if len(shown) > POLICIES_MAX:
-            others = [outcome for outcome in shown if outcome is not binding]
-            shown = [binding, *others][:POLICIES_MAX]
-        return ", ".join([texts(outcome)[0] for outcome in shown]), start
+            others = [rule_and_limit for rule_and_limit in shown if rule_and_limit[0] != brief.rule]
+            shown = [(brief.rule, brief.limit), *others][:POLICIES_MAX]
+        return ", ".join([texts(rule, limit)[0] for rule, limit in shown]), start
 
     return listing
 

@@ -68,10 +68,7 @@ class Guard:
 
     def hold_us(self, decision: Decision) -> int:
         """How long the request is to be held before it runs: 0 unless a queue admitted it."""
-        for outcome in decision.outcomes:
-            if outcome.charge.limit.algorithm == "leaky_queue":
-                return decision.wait_us
-        return 0
+        return decision.wait_us
 
     def merged(self, theirs: Sequence[tuple[str, str]], ours: Pairs) -> Pairs:
         """The application's fields with ours, where both may have set some of the same."""

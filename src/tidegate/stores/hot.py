@@ -21,8 +21,8 @@ import sys
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
-from tidegate.core.columns import Decisions, HotDecisions
-from tidegate.core.decision import Decision, HotBinding, HotDecision
+from tidegate.core.columns import Decisions
+from tidegate.core.decision import Decision
 from tidegate.core.keys import KEY_BYTES_MOST, CallKey
 from tidegate.core.law import STEP_US
 from tidegate.core.level import Level
@@ -32,6 +32,7 @@ from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
 from tidegate.stores.memory import MemoryStore
 from tidegate.stores.together import compiled_together, knows
+from tidegate.stores.unread import HotBinding, HotDecision, HotDecisions
 from tidegate.units import Number
 
 HAS_GLOBAL_LOCK = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()

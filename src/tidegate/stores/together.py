@@ -12,13 +12,14 @@ from collections.abc import Callable, Hashable
 from threading import get_ident
 from typing import Any
 
-from tidegate.core.decision import Decision, TogetherDecision
+from tidegate.core.decision import Decision
 from tidegate.core.law import STEP_US
 from tidegate.core.policy import Policy
 from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
 from tidegate.stores.memory import MemoryStore
 from tidegate.stores.table import LevelCell
+from tidegate.stores.unread import TogetherDecision
 from tidegate.units import MILLI
 
 Asked = tuple[Rule, Any, Any, int, bool, dict[Any, Any]]
