@@ -142,4 +142,4 @@ def test_a_policy_replaced_under_load(sizes):
         reloader.join()
     if sizes[0] == sizes[1]:
         assert sum(admitted) == sizes[0]
-    assert min(sizes) <= sum(admitted) <= max(sizes)
+    assert 0 < sum(admitted) <= max(sizes)  # a larger limit keeps only what was left, each time anew
