@@ -151,7 +151,7 @@ class Limiter(_LimiterBase):
         """
         if self._compiled is not None:
             return self._compiled.hit_many(with_costs(keys, costs))
-        return run_blocking(ask_many(self._setting, keys, costs))
+        return run_blocking(ask_many(lambda: self._setting, keys, costs))
 
     def peek(self, key: CallKey, cost: Number = 1) -> Decision:
         """The verdict that `hit` would give now, and what is left now; nothing is taken, so `wait` is 0."""
@@ -234,7 +234,7 @@ class AsyncLimiter(_LimiterBase):
         """
         fast = self._compiled
         return (
-            await ask_many(self._setting, keys, costs)
+            await ask_many(lambda: self._setting, keys, costs)
             if fast is None
             else fast.hit_many(with_costs(keys, costs))
         )

@@ -47,6 +47,7 @@ _WORD = "[a-zA-Z\u00b5\u03bc]+"
 _RATE = re.compile(rf"\s*({_NUMBER})\s*(?:/|\bper\b)\s*({_NUMBER}(?![0-9.]))?\s*({_WORD})\s*", re.ASCII)
 _DURATION = re.compile(rf"\s*({_NUMBER})\s*({_WORD})\s*", re.ASCII)
 _LONGEST_TEXT = 64
+_DIGITS_MOST = 400
 _DECIMALS_MOST = 12
 _BITS_PRINTED_MOST = 4_096
 _BITS_MOST = 96  # of each part of a rate: as text it stays below the length above
@@ -76,6 +77,8 @@ def exact(value: Number, what: str = "number") -> Fraction:
         raise LimitError(f"{what} is {quoted(value)}; write a number, for instance 5 or 0.5")
     if isinstance(value, int | Fraction):
         return Fraction(value)
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _DIGITS_MOST:
+        raise LimitError(f"{what} is {value}; it has more digits than anything here can count")
     try:
         return Fraction(repr(float(value)) if isinstance(value, float) else value)
     except (ValueError, OverflowError):

@@ -111,7 +111,7 @@ def test_hostile_names_are_text():
             by=(HOSTILE, "org"),
             match={"path": HOSTILE},
             cost={f"POST /{HOSTILE.replace('{script}', '').replace('{style}', '')}": 2},
-            overrides={(HOSTILE, "x"): TokenBucket(1, "1/s")},
+            overrides={(HOSTILE, "x"): TokenBucket(2, "1/s")},
         )
     )
     plain, _ = app_of()

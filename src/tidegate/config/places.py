@@ -136,6 +136,7 @@ class _Composer:
         self.faults: list[Fault] = []
         self.anchors: dict[str, Node | None] = {}  # None: the anchored value is still being read
         self.aliased_nodes = 0
+        self.depth = 0  # of values in values; keys of tables may be values too
 
     def document(self) -> Document:
         try:
@@ -156,11 +157,17 @@ class _Composer:
         return top
 
     def _node(self, event: yaml.Event, at: Location) -> Node:
+        self.depth += 1
+        node = self._node_below(event, at)
+        self.depth -= 1
+        return node
+
+    def _node_below(self, event: yaml.Event, at: Location) -> Node:
         line = _line(event)
         if not isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent | yaml.ScalarEvent):
             assert isinstance(event, yaml.AliasEvent)  # the parser's grammar has no other nodes
             return self._aliased(str(event.anchor), line, at)
-        if len(at) > DEPTH_MAX:
+        if self.depth > DEPTH_MAX:
             raise _StopError(
                 Fault(line, at[:4], f"values are nested more than {DEPTH_MAX} deep; nothing here needs that")
             )
@@ -250,6 +257,9 @@ class _Composer:
         return node
 
     def _scalar(self, event: yaml.ScalarEvent, line: int, at: Location) -> object:
+        if any("\ud800" <= character <= "\udfff" for character in event.value):
+            self._fault(line, at, "half a surrogate pair stands here, which is no character; remove it")
+            return UNREADABLE
         if event.style:
             return event.value
         value = plain_value(event.value)

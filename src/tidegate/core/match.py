@@ -137,6 +137,10 @@ def _compiled(path: str, rule: str) -> re.Pattern[str]:
         raise PolicyError(
             f"rule {rule!r}: route {path!r} has a brace that is no placeholder; write {{id}} or {{rest:path}}"
         )
+    if body.count(":path}") > 1:
+        raise PolicyError(
+            f"rule {rule!r}: route {path!r} has several {{...:path}}; one is enough, more take long to match"
+        )
     pattern, end = "", 0
     for placeholder in _PLACEHOLDER.finditer(body):
         pattern += re.escape(body[end : placeholder.start()]) + (".+" if placeholder[2] else "[^/]+")

@@ -96,12 +96,8 @@ class Rule:
 
     def _check(self) -> None:
         name = self.name
-        if (
-            not isinstance(name, str)
-            or not name.strip()
-            or len(name.encode("utf-8", "replace")) > _NAME_BYTES_MOST
-        ):
-            raise PolicyError(f"rule name is {name!r}; write a text of 1 to {_NAME_BYTES_MOST} bytes")
+        if not isinstance(name, str) or not name.strip() or not _fits_a_name(name):
+            raise PolicyError(f"rule name is {quoted(name)}; write a text of 1 to {_NAME_BYTES_MOST} bytes")
         if self.mode not in _MODES:
             raise self._error(f"mode is {self.mode!r}; write one of {', '.join(_MODES)}")
         if self.mode in ("deny", "bypass"):
@@ -229,6 +225,14 @@ class Rule:
 
     def _error(self, text: str) -> PolicyError:
         return PolicyError(f"rule {self.name!r}: {text}")
+
+
+def _fits_a_name(name: str) -> bool:
+    """Whether a text is short enough, and text: half a surrogate pair has no place in metrics and headers."""
+    try:
+        return len(name.encode()) <= _NAME_BYTES_MOST
+    except UnicodeEncodeError:
+        return False
 
 
 def check_cost(limit: Limit, cost: int, rule: str) -> None:

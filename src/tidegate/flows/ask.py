@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import repeat
 
 from tidegate.core.columns import Decisions
@@ -31,10 +31,15 @@ async def ask(
     return Decision.of(outcomes, setting.port.name, setting.desk, caller)
 
 
-async def ask_many(setting: Setting, keys: Iterable[CallKey], costs: Number | Sequence[Number]) -> Decisions:
-    """Independent decisions on many requests, in order; one cost for all, or one for each."""
+async def ask_many(
+    setting: Callable[[], Setting], keys: Iterable[CallKey], costs: Number | Sequence[Number]
+) -> Decisions:
+    """Independent decisions on many requests, in order; one cost for all, or one for each.
+
+    Each is decided by the setting in force at its turn.
+    """
     pairs = with_costs(keys, costs)
-    return Decisions([await ask(setting, key, cost) for key, cost in pairs])
+    return Decisions([await ask(setting(), key, cost) for key, cost in pairs])
 
 
 def with_costs(keys: Iterable[CallKey], costs: Number | Sequence[Number]) -> Iterable[tuple[CallKey, Number]]:

@@ -63,7 +63,7 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
         _complain(str(warning))
     try:
         at = _bound(host or config.server.host, config.server.port if port is None else port)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         _complain(_why_not(error, host or config.server.host, config.server.port if port is None else port))
         return FAILED
     with at:
@@ -172,7 +172,9 @@ def _bound(host: str, port: int) -> socket.socket:
     return at
 
 
-def _why_not(error: OSError, host: str, port: int) -> str:
+def _why_not(error: OSError | UnicodeError, host: str, port: int) -> str:
+    if isinstance(error, UnicodeError):
+        return f"the host {host!r} is no name of a host"
     if isinstance(error, socket.gaierror):
         return f"the host {host!r} is not known here: {error.strerror}"
     other = port + 1 if port < 65_535 else port - 1

@@ -12,7 +12,10 @@ table and in some others, by turns; if all of these are live, "refuse" (the defa
 keeps every bound, and "forget" drops the one nearest to fresh among a few of the largest table, which
 grants that key what it had spent: whoever can send many new keys can then reset others. Both are
 counted (docs/decisions/0008). The key of a rule that is only shadowed takes part where there is room,
-and never stands in the way. A debt is always kept, if need be above the bound.
+and gives way to enforced ones, live or not. A debt is always kept, if need be above the bound.
+
+What interrupts a request from outside (Ctrl-C, a handler that raises) may leave some of its rules charged
+and others not: never too little is counted.
 """
 
 from __future__ import annotations
@@ -139,6 +142,7 @@ class MemoryStore:
         for table, outcome, state in zip(tables, outcomes, stored, strict=True):
             if take and must_write(outcome, state):
                 if state is None:
+                    table.is_shadow = outcome.mode == "shadow"
                     table.look(LOOKED_AT_EACH_TIME, now_us)
                 table.keep(outcome.charge.key, outcome.state)
             elif state is not None:
@@ -215,25 +219,31 @@ class MemoryStore:
             for outcome, state in zip(outcomes, stored, strict=True)
             if state is None and outcome.allowed and outcome.charge.cost
         ]
-        if self._has_room(charges, len(new), now_us, take):
-            return outcomes
-        self._refused_for_room += take
-        if self._has_room(charges, new.count("enforce"), now_us, take):
+        enforced = new.count("enforce")
+        if not self._has_room(charges, enforced, now_us, take):
+            self._refused_for_room += take
+            asked = decide(charges, stored, now_us, take=False)
             return [
+                o._replace(allowed=False, delay_us=FULL_RETRY_US)
+                if state is None and o.mode == "enforce"
+                else o
+                for o, state in zip(asked, stored, strict=True)
+            ]
+        if len(new) > enforced and self._keys() + len(new) > self.max_keys:
+            return [  # a shadow rule's key is kept where there is room, and never makes any
                 o._replace(charged=False) if state is None and o.mode == "shadow" else o
                 for o, state in zip(outcomes, stored, strict=True)
             ]
-        return [
-            o._replace(allowed=False, delay_us=FULL_RETRY_US) if state is None and o.mode == "enforce" else o
-            for o, state in zip(decide(charges, stored, now_us, take=False), stored, strict=True)
-        ]
+        return outcomes
 
     def _has_room(self, charges: Sequence[Charge], count: int, now_us: int, take: bool) -> bool:
         """Whether `count` new keys may be kept, after forgetting others than those of these charges."""
         over = self._keys() + count - self.max_keys
         if over <= 0 or not count:
             return True
-        if self.when_full == "forget" and not take:
+        shadows = [rule for rule, table in self._tables.items() if table.is_shadow]
+        could_give = sum(len(self._tables[rule].cells) for rule in shadows)
+        if not take and (self.when_full == "forget" or could_give >= over):
             return True
         own = {charge.rule: charge.key for charge in charges}
         largest_first = sorted(self._tables, key=lambda rule: -len(self._tables[rule].cells))
@@ -244,13 +254,12 @@ class MemoryStore:
             table, spare = self._tables[rule], own.get(rule)
             while over > 0 and (forgotten := table.look(LOOKED_AT_WHEN_FULL, now_us, spare)):
                 over -= forgotten
-        if self.when_full == "forget":
-            over = self._drop(over, largest_first, own, now_us)
-        return over <= 0
+        giving_way = largest_first if self.when_full == "forget" else ()
+        return self._drop(over, [*shadows, *giving_way], own, now_us) <= 0
 
-    def _drop(self, over: int, largest_first: Sequence[str], own: dict[str, Key], now_us: int) -> int:
-        """Drop live keys until none is over, the largest table's first; how many are over still."""
-        for rule in largest_first:
+    def _drop(self, over: int, rules: Sequence[str], own: dict[str, Key], now_us: int) -> int:
+        """Drop live keys of these rules, in order, until none is over; how many are over still."""
+        for rule in rules:
             while over > 0 and self._tables[rule].drop_nearest(LOOKED_AT_WHEN_FULL, now_us, own.get(rule)):
                 self._forgotten_alive += 1
                 over -= 1

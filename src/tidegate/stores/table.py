@@ -51,10 +51,11 @@ class LevelCell:
 class Table:
     """The states of one rule, and the order in which they are looked at."""
 
-    __slots__ = ("cells", "hand", "offset_ns")
+    __slots__ = ("cells", "hand", "is_shadow", "offset_ns")
 
     def __init__(self, offset_ns: int) -> None:
         self.offset_ns = offset_ns
+        self.is_shadow = False  # whether its rule only reports, so that its keys make way for enforced ones
         self.cells: dict[Key, Any] = {}
         self.hand: deque[Key] = deque()
 
@@ -90,7 +91,11 @@ class Table:
                 if key == spare or not self._is_fresh(key, now_us):
                     hand.rotate(-1)
                     continue
-                self._drop(key)
+                cell = cells[key]
+                is_level = type(cell) is LevelCell
+                if is_level:  # a compiled path may have it in hand. From here to `popleft` there is no call
+                    cell.law = None
+                del cells[key]
                 forgotten += 1
             hand.popleft()
         return forgotten
@@ -102,7 +107,11 @@ class Table:
         if not behind:
             return False
         place = min(behind, key=lambda place: self.fresh_in_us(hand[place], now_us))
-        self._drop(hand[place])
+        cell = self.cells.get(hand[place])
+        if type(cell) is LevelCell:
+            cell.law = None
+        if cell is not None:
+            del self.cells[hand[place]]
         del hand[place]
         return True
 
@@ -113,12 +122,6 @@ class Table:
         assert cell.law is not None
         gone_us = (now_us * 1_000 - self.offset_ns - cell.at_ns) // 1_000
         return cell.level == 0 or cell.level <= cell.law.p * gone_us
-
-    def _drop(self, key: Key) -> None:
-        """Forget a key."""
-        cell = self.cells.pop(key, None)
-        if type(cell) is LevelCell:
-            cell.law = None
 
     def fresh_in_us(self, key: Key, now_us: int) -> float:
         """How long until a key is fresh: 0 if it is or is gone, NEVER if never by itself."""
