@@ -301,7 +301,8 @@ def test_a_store_that_does_not_answer_is_a_503(caplog: pytest.LogCaptureFixture)
     def fails(*_: object, **__: object) -> None:
         raise StoreError("connection to 10.0.0.7 lost")
 
-    app._limiter.store.decide = fails  # type: ignore[method-assign, assignment]  # a store that is down
+    for verb in ("decide", "begin"):  # a store that is down
+        setattr(app._limiter.store, verb, fails)
 
     reply = decide(app, {"attributes": {"org": "a"}})
     assert (reply.status, reply.detail) == (503, "The store does not answer.")

@@ -52,8 +52,9 @@ class ReferenceStore:
     def forget(self, keys: Sequence[tuple[str, Key]]) -> None:
         """Make these (rule, key) fresh."""
         for place in keys:
-            state = self._states.pop(place, None)
-            if state is not None:
+            state = self._states.get(place)
+            if state is not None:  # fresh, but its busy periods go on being told apart
+                self._states[place] = state.law.holding(0, state.at_us, state.busy_since_us)
                 self.forgets_before_us = max(self.forgets_before_us, state.at_us + 1)
 
     def forget_fresh(self, now_us: int) -> None:
