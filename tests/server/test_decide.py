@@ -7,8 +7,10 @@ import json
 import pytest
 
 from tests.server.asked import JSON, app_of, ask, decide, samples
-from tidegate import FixedWindow, LeakyQueue, Rule, SlidingLog, TokenBucket
+from tidegate import FixedWindow, LeakyQueue, Limiter, Rule, SlidingLog, TokenBucket
+from tidegate.core.outcome import Outcome
 from tidegate.errors import StoreError
+from tidegate.server.app import App
 
 
 def test_a_burst_passes_and_the_next_is_refused_with_an_exact_wait():
@@ -294,15 +296,23 @@ def test_a_broken_policy_does_not_flood_the_log(caplog: pytest.LogCaptureFixture
     assert 1 <= caplog.text.count("ZeroDivisionError") <= 30
 
 
-def test_a_store_that_does_not_answer_is_a_503(caplog: pytest.LogCaptureFixture):
-    """What a store raises is neither an admission nor told outside: 503, counted as the store's."""
-    app, _ = app_of()
+class Down:
+    """A store that cannot be reached."""
 
-    def fails(*_: object, **__: object) -> None:
+    name = "down"
+
+    def decide(self, *_: object, **__: object) -> list[Outcome]:
         raise StoreError("connection to 10.0.0.7 lost")
 
-    for verb in ("decide", "begin"):  # a store that is down
-        setattr(app._limiter.store, verb, fails)
+    adjust = forget = decide
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_store_that_does_not_answer_is_a_503():
+    """What a store raises is neither an admission nor told outside: 503, counted as the store's."""
+    app = App(Limiter(Rule("org", TokenBucket(20, "5/s"), by=("org",)), store=Down()))  # type: ignore[arg-type]  # it answers nothing
 
     reply = decide(app, {"attributes": {"org": "a"}})
     assert (reply.status, reply.detail) == (503, "The store does not answer.")
