@@ -7,6 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,3 +151,20 @@ def test_a_misspelt_key_is_always_an_error_at_its_line(text: str, data: st.DataO
 
 def _named(top: Any, name: str) -> list[Any]:
     return [top.children[name]] if name in top.children else []
+
+
+@pytest.mark.parametrize("opening", ["{1: ", "{? ", "[", "{a: ", "- "])
+def test_nesting_ends_somewhere(tmp_path, opening):
+    """Values in values, as keys too, are a problem with a place and never the end of the stack."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(f"version: 1\nrules: {opening * 2000}x\n")
+    with pytest.raises(ConfigError):
+        load(path)
+
+
+def test_half_a_surrogate_pair_is_no_text(tmp_path):
+    """What no file can hold and an escape can write is a problem with its line."""
+    path = tmp_path / "policy.yaml"
+    path.write_text('version: 1\nrules:\n  - name: "\\ud800"\n    mode: bypass\n')
+    with pytest.raises(ConfigError, match=r"policy\.yaml:3"):
+        load(path)

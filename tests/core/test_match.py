@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate import Rule, TokenBucket
 from tidegate.core.match import matcher, route_table
 from tidegate.errors import PolicyError
 
@@ -169,3 +170,25 @@ def test_a_path_is_no_regular_expression(rest: str, path: str):
 
     assert test({"path": literal})
     assert test({"path": path}) == (path == literal)
+
+
+@pytest.mark.parametrize(
+    ("match", "cost"),
+    [
+        ({"method": "post"}, None),
+        ({"method": ["GET", "Head"]}, None),
+        ({"route": "get /x"}, None),
+        ({"route": "Post /x/*"}, None),
+        (None, {"post /exports": 5}),
+    ],
+)
+def test_a_method_in_small_letters_would_never_match(match, cost):
+    """So it is an error that says how it is written, and not a rule that silently limits nobody."""
+    with pytest.raises(PolicyError, match="methods are written in capitals"):
+        Rule("a", TokenBucket(20, "5/s"), match=match, cost=cost)
+
+
+def test_a_route_has_one_placeholder_for_paths():
+    """Several would take time that grows with a power of the path's length, which clients choose."""
+    with pytest.raises(PolicyError, match="several"):
+        Rule("a", TokenBucket(20, "5/s"), match={"route": "/{a:path}/{b:path}/x"})

@@ -217,3 +217,9 @@ def test_how_far_it_may_be_overdrawn():
     assert Rule("r", BUCKET, strict=True).debt == 0
     assert Rule("r", BUCKET, strict=True, max_debt=0).debt == 0
     assert Rule("r", BUCKET, max_debt=2.5).debt == 2500
+
+
+def test_a_name_is_text():
+    """Half a surrogate pair has no place in metrics and headers."""
+    with pytest.raises(PolicyError, match="rule name"):
+        Rule("\ud800", TokenBucket(20, "5/s"))

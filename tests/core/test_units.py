@@ -345,3 +345,10 @@ def test_a_number_is_printed_whatever_the_decimal_context(value, precision: int)
 
     assert Fraction(written) == number
     assert "e" not in written.lower()
+
+
+@pytest.mark.parametrize("text", ["1e10000000", "1e-10000000", "-1e999999"])
+def test_numbers_beyond_counting_are_refused_at_once(text):
+    """A decimal with a huge exponent is an error, and takes no time to be one."""
+    with pytest.raises(LimitError, match="more digits"):
+        exact(Decimal(text))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
@@ -335,3 +336,17 @@ def test_two_counters_far_back_in_time():
 
     assert limiter.hit("key").remaining == 0
     assert not limiter.hit("key")
+
+
+def test_zones_are_read_once():
+    """A hit opens no file: the rules of a zone are read where the limit is built."""
+    zones = sorted(name for name in available_timezones() if name.startswith("America/"))[:30]
+    limiters = [Limiter(FixedWindow(5, "day", zone=zone), clock=ManualClock(1_700_000_000)) for zone in zones]
+    opened = []
+    active = True
+    sys.addaudithook(lambda event, args: opened.append(args[0]) if active and event == "open" else None)
+    for limiter in limiters:
+        limiter.hit("k")
+    active = False
+
+    assert opened == []

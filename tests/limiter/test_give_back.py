@@ -344,3 +344,16 @@ def test_concurrent_settlings_of_one_reservation():
             assert returned[:-1] == [0] * 15
             assert returned[-1] in (Fraction(6), Fraction(10))
             limiter.reset("k")
+
+
+def test_a_shadow_rule_has_no_say_in_what_came_back(clock):
+    """What `refund` returns is what came back in the enforced rules, whatever a shadow rule still held."""
+    rules = [
+        Rule("enforced", TokenBucket(10, "0/s"), by=("key",)),
+        Rule("trial", TokenBucket(10, "100/s"), by=("key",), mode="shadow"),
+    ]
+    limiter = Limiter(Policy(rules), clock=clock)
+    decision = limiter.hit("k", 4)
+    clock.advance(5)
+
+    assert limiter.refund(decision) == 4

@@ -143,3 +143,19 @@ def test_a_policy_replaced_under_load(sizes):
     if sizes[0] == sizes[1]:
         assert sum(admitted) == sizes[0]
     assert 0 < sum(admitted) <= max(sizes)  # a larger limit keeps only what was left, each time anew
+
+
+def test_a_batch_goes_on_under_the_new_policy(clock):
+    """C165: a policy replaced while many are decided is in force for the rest of them, so that old and new
+    limit never take turns.
+    """
+    limiter = Limiter(Policy([Rule("r", FixedWindow(3, "30 days"), by=("key",))]), clock=clock)
+
+    def keys():
+        yield from ["k"] * 3
+        limiter.replace_policy(Policy([Rule("r", FixedWindow(5, "30 days"), by=("key",), cost=lambda _: 1)]))
+        yield from ["k"] * 4
+
+    answers = limiter.hit_many(keys())
+    assert sum(answers.allowed) <= 5
+    assert answers[6].limit == FixedWindow(5, "30 days")

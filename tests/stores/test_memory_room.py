@@ -335,3 +335,23 @@ def test_a_wrong_rule_for_a_full_store():
     """What to do when full is one of two words."""
     with pytest.raises(StoreError, match="'refuse' or 'forget'"):
         MemoryStore(when_full="drop")  # type: ignore[arg-type]  # the error is the point
+
+
+def test_a_shadow_rule_takes_no_room_from_enforced_ones():
+    """A shadow rule over something that strangers choose fills the table: new enforced keys still have
+    room, and used-up ones stay used up.
+    """
+    rules = [
+        Rule("enforced", TokenBucket(5, "1/100s"), by=("org",)),
+        Rule("trial", TokenBucket(5, "1/100s"), by=("agent",), mode="shadow"),
+    ]
+    for when_full in ("refuse", "forget"):
+        store = MemoryStore(100, when_full, clock=ManualClock())
+        limiter = Limiter(Policy(rules), store=store)
+        for number in range(50):
+            assert limiter.hit({"org": f"used {number}", "agent": f"a{number}"}, 5)
+        for number in range(200):
+            limiter.hit({"org": "used 0", "agent": f"b{number}"})
+        assert all(limiter.hit({"org": f"new {number}", "agent": "c"}) for number in range(50))
+        assert not any(limiter.hit({"org": f"used {number}", "agent": "c"}) for number in range(50))
+        assert store.stats().keys <= 100

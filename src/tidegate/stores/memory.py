@@ -230,6 +230,7 @@ class MemoryStore:
                 for o, state in zip(asked, stored, strict=True)
             ]
         if len(new) > enforced and self._keys() + len(new) > self.max_keys:
+            self._refused_for_room += take
             return [  # a shadow rule's key is kept where there is room, and never makes any
                 o._replace(charged=False) if state is None and o.mode == "shadow" else o
                 for o, state in zip(outcomes, stored, strict=True)
