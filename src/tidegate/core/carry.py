@@ -8,9 +8,9 @@ in one of five ways. With capacity C1 before and C2 after, and U in use:
                   Bound in any interval d: max(C1, C2) + the rate over the time.
     keep_level    U              what was spent stays spent; room that was added is there at once.
                   Bound: the same, max(C1, C2) + the rate over the time.
-    keep_tokens   max(0, C2 - (C1 - U))         what was left stays left.
-                  Bound: C1 + C2 + the rate over the time.
-    proportional  U * C2 / C1, rounded up       the same fraction is left. Bound: C1 + C2 + the rate.
+    keep_tokens   max(0, C2 - (C1 - U))         what was left stays left. Bound over one change: as strict;
+                  over several: the sum of their capacities + the rate over the time.
+    proportional  U * C2 / C1, rounded up       the same fraction is left. Bounds as keep_tokens.
     reset         0              a fresh key. Bound: C1 + C2 + the rate over the time.
 
 A key that is as fresh by the limit that wrote it has nothing to carry: a store may have forgotten it.

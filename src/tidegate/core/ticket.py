@@ -8,7 +8,9 @@ kept beside the level and never in it:
 
 The stride is the time in which the cost is earned again. Who asks again before its place has come
 keeps it; who asks at or after it and is refused gets a new, later one, with twice the stride each
-time. It is a hint and no reservation: a caller that comes early is served if tokens are there.
+time. It is a hint and no reservation: a caller that comes early is served if tokens are there. Obedient
+callers need about two tries, as long as the line is no longer than `HINT_US_MOST`; whoever stands behind
+that is told that time, and asks for a place then.
 
 Two lines are kept for each key: one to the microsecond, and one for headers in whole seconds, whose
 stride is at least cost / capacity of a second, since a whole second releases all its places at once.
