@@ -308,3 +308,13 @@ def test_tickets_spread_refused_callers(face, clock):
     assert limiter.hit("k", caller="c3").retry_hint == 4
     clock.advance(4)
     assert limiter.hit("k", caller="c3")
+
+
+def test_a_limit_alone_takes_no_attributes(face):
+    """A mapping without `key` would be one shared budget for everybody, so it is an error."""
+    for limit in (TokenBucket(1, "1/s"), SlidingLog(1, "1s")):
+        limiter = face(limit)
+        with pytest.raises(InvalidKey, match="takes a plain key"):
+            limiter.hit({"org": "acme"})
+        assert limiter.hit({"key": "acme"})
+        assert not limiter.hit("acme")

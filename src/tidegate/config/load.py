@@ -226,13 +226,16 @@ def _doubts(stated: FileTable, top: Node, text: str) -> list[Fault]:
     """What is valid and yet probably not meant."""
     doubts = []
     known = {*BUILT_IN_ATTRIBUTES, *stated.attributes}
-    for index, rule in enumerate(stated.rules if stated.attributes else ()):
+    for index, rule in enumerate(stated.rules):
         for part, names in (("by", rule.by), ("match", rule.match or ())):
             for name in names:
-                if name not in known:
-                    close = nearest(name, known)
+                close = nearest(name, known)
+                # A file that declares nothing leaves attributes to the callers of /v1/decide, slips aside.
+                if name not in known and (close or stated.attributes):
                     way_out = (
-                        f"did you mean {close!r}?" if close else "declare it, if requests should have it"
+                        f"did you mean {close!r}?"
+                        if close
+                        else "declare it, unless only callers of /v1/decide send it"
                     )
                     line, at = top.find(("rules", index, part))
                     message = f"the attribute {name!r} is not declared under attributes; {way_out}"

@@ -21,6 +21,7 @@ Test: TypeAlias = Callable[[Attributes], bool]
 
 _METHOD = re.compile(r"([A-Z]+) +(.*)", re.DOTALL)
 _METHOD_MISWRITTEN = re.compile(r"([A-Za-z]+) +[/*]")
+_METHOD_GLUED = re.compile(r"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|TRACE|CONNECT)/")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:path)?\}")
 
 
@@ -99,6 +100,10 @@ def _route_test(route: object, rule: str) -> Test:
     method, path = _split(route)
     if method is None and (miswritten := _METHOD_MISWRITTEN.match(route)):
         raise _in_capitals(rule, "route", route, miswritten[1])
+    if method is None and (glued := _METHOD_GLUED.match(route)):
+        raise PolicyError(
+            f"rule {rule!r}: route is {route!r}; write a space: {glued[1]} {route[len(glued[1]) :]}"
+        )
     if not path.startswith(("/", "*")):
         return lambda attributes: attributes.get("route") == route  # a name that the caller's framework gives
     pattern = _compiled(path, rule)

@@ -37,9 +37,11 @@ class Policy:
     Raises PolicyError for two rules of one name, or for what is no rule.
     """
 
-    __slots__ = ("_named", "bare", "rules")
+    __slots__ = ("_named", "bare", "of_one_limit", "rules")
 
     rules: tuple[Rule, ...]
+    of_one_limit: bool
+    """Whether the policy was made of a limit alone: then a mapping without `key` is a mistake."""
     bare: bool
     """Whether no rule looks at more than a plain key, so that `hit("org-42")` makes sense."""
 
@@ -60,6 +62,7 @@ class Policy:
             self._named[rule.name] = rule
         if len(self.rules) > RULES_MOST:
             raise PolicyError(f"the policy has {len(self.rules)} rules; the most is {RULES_MOST}")
+        self.of_one_limit = [rule.name for rule in self.rules] == [ONLY_RULE] and self.rules[0].by == ("key",)
         self.bare = all(set(rule.by) <= {"key"} and not rule.match for rule in self.rules)
 
     @classmethod
@@ -116,6 +119,11 @@ class Policy:
         Raises InvalidKey for an empty key, and for a plain one where some rule looks at attributes.
         """
         if type(key) is dict or (type(key) is not str and isinstance(key, Mapping)):
+            if key and self.of_one_limit and "key" not in key:
+                raise InvalidKey(
+                    f"key is {quoted(key)}, but a limiter of a limit alone takes a plain key, such as "
+                    "hit('org-42'). For attributes write Rule(name, limit, by=(...))"
+                )
             return key
         if not self.bare:
             names = sorted({name for rule in self.rules for name in rule.by})

@@ -44,7 +44,7 @@ def compiled_together(
     live = True
 
     def hit(key: Any, cost: Any = 1, *, caller: Hashable = None) -> Decision:
-        if type(key) is dict:
+        if type(key) is dict and not policy.of_one_limit:
             attributes = key
         elif plain and type(key) is str and key and not key.isspace():
             attributes = {"key": key}
