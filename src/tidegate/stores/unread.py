@@ -17,7 +17,7 @@ from tidegate.core.level import Level, LevelState
 from tidegate.core.limits import Limit
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.core.ticket import TicketDesk
-from tidegate.units import MILLI, div_ceil
+from tidegate.units import MILLI
 
 _new = tuple.__new__  # makes a named tuple at half the price of its own constructor
 
@@ -67,13 +67,18 @@ class HotDecision(Decision):
     def brief(self) -> Brief:
         """The figures of the only outcome; of an admission without making it, which is most of the cost."""
         bound, _, _, level, _, _, _, gone_us, _ = self._raw
-        rule, _, limit, *_ = bound.form
+        form = bound.form
+        limit = form.limit
         if not self.allowed:
             outcome = self.outcomes[0]
-            return Brief(rule, limit, outcome.remaining, outcome.retry_after_us)
+            return Brief(form.rule, limit, outcome.remaining, outcome.retry_after_us)
         law = cast(Level, limit.law)
-        fresh_us = div_ceil(level, law.p) - min(0, gone_us) if law.p else None
-        return _new(Brief, (rule, limit, (law.room - level) // law.q, fresh_us))
+        fresh_us = None
+        if law.p:
+            fresh_us = -(-level // law.p)  # div_ceil, without the call
+            if gone_us < 0:
+                fresh_us -= gone_us
+        return _new(Brief, (form.rule, limit, (law.room - level) // law.q, fresh_us))
 
     @property
     def limits_asked(self) -> int:
