@@ -47,6 +47,8 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 _LIMITED = frozenset(("http", "websocket"))
 _ANSWERS = frozenset(("http.response.start", "websocket.http.response.start"))
 _STARTS = _ANSWERS | {"websocket.accept"}
+_KNOWN_MAX = 4_096
+_KNOWN_BYTES_MAX = 64
 _POLICY_VIOLATION = 1008
 
 
@@ -110,6 +112,8 @@ class RateLimitMiddleware:
         )
         self._attributes, self._attributes_hook = attributes_setting(attributes, client)
         self._key_is_address = self._attributes_hook is None and not self._attributes.names_key
+        self._trusts_proxies = bool(self._attributes.client.trusted)
+        self._known: dict[str, str | None] = {}
         self._proxy_header = self._attributes.client.header.encode("ascii")
         self._wanted = {name.encode("latin-1"): name for name in self._attributes.header_names}
         if not callable(cost):
@@ -163,7 +167,7 @@ class RateLimitMiddleware:
         if not decision.allowed:
             own = await _result(self._on_refused(scope, decision)) if self._on_refused is not None else None
             return await _answer(self._guard.refused(decision, own), scope, receive, send)
-        wait_us = self._guard.hold_us(decision)
+        wait_us = decision.wait_us
         if wait_us > self._guard.hold_us_max:
             given_back = taken.cancel() if self._charge is not None else self._limiter.refund(decision)
             await _result(given_back)
@@ -177,11 +181,23 @@ class RateLimitMiddleware:
     def _address(self, scope: Scope) -> str | None:
         """The client's address alone, for a policy that looks at nothing else."""
         peer = scope.get("client")
-        lines: list[str] = []
-        if self._attributes.client.trusted:
-            name = self._proxy_header
-            lines = [value.decode("latin-1") for raw, value in scope["headers"] if raw.lower() == name]
+        if peer and not self._trusts_proxies:  # then the peer is the client
+            try:
+                return self._known[peer[0]]
+            except KeyError:
+                return self._newly_known(peer[0])
+        name = self._proxy_header
+        lines = [value.decode("latin-1") for raw, value in scope["headers"] if raw.lower() == name]
         return self._attributes.address(peer[0] if peer else None, lines)
+
+    def _newly_known(self, peer: str) -> str | None:
+        """The client that a peer is, remembered; what is remembered is bounded, and forgotten whole."""
+        address = self._attributes.address(peer, ())
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        if len(peer) <= _KNOWN_BYTES_MAX:
+            self._known[peer] = address
+        return address
 
     def _with_fields(self, decision: Decision, send: Send) -> Send:
         """`send`, putting the limit fields into the message that starts the response."""

@@ -66,10 +66,6 @@ class Guard:
             self._policy, self._by_key_alone = policy, _looks_at_key_alone(policy)
         return self._by_key_alone
 
-    def hold_us(self, decision: Decision) -> int:
-        """How long the request is to be held before it runs: 0 unless a queue admitted it."""
-        return decision.wait_us
-
     def merged(self, theirs: Sequence[tuple[str, str]], ours: Pairs) -> Pairs:
         """The application's fields with ours, where both may have set some of the same."""
         return merge_fields(theirs, ours, now_s=self._wall_clock_s())

@@ -138,7 +138,7 @@ class RateLimitMiddleware:
             hook = self._on_refused
             own = None if hook is None else _plain("on_refused", hook(environ, decision))
             return _answer(self._guard.refused(decision, own), environ, start_response)
-        wait_us = self._guard.hold_us(decision)
+        wait_us = decision.wait_us
         if wait_us > self._guard.hold_us_max:
             if self._charge is not None:
                 taken.cancel()
