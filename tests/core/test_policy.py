@@ -133,3 +133,9 @@ def test_namesakes_share_nothing_by_accident():
 
     for route, passed in (("/a", 2), ("/b", 3)):
         assert admitted([limiter.hit({"function": "home", "route": route}) for _ in range(5)]) == passed
+
+
+def test_what_is_no_list_is_no_policy():
+    """A wrong argument is an error of the tree, with the way out."""
+    with pytest.raises(PolicyError, match="give a list of rules"):
+        Policy(5)  # type: ignore[arg-type]  # that is the point

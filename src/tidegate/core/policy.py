@@ -48,6 +48,8 @@ class Policy:
     def __init__(self, rules: Iterable[Rule]) -> None:
         if isinstance(rules, Rule | Limit):
             raise PolicyError(f"a policy is a list of rules; write Policy([{rules!r}]) or Policy.of(...)")
+        if not isinstance(rules, Iterable):
+            raise PolicyError(f"policy is {quoted(rules)}; give a list of rules, Policy([Rule(...)])")
         self.rules = tuple(rules)
         self._named: dict[str, Rule] = {}
         for position, rule in enumerate(self.rules, 1):

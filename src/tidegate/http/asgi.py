@@ -26,9 +26,10 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tidegate.core.hooks import is_async
 from tidegate.http.attributes import Request, added
 from tidegate.http.charge import STATUS_OF_ERROR, STATUS_OF_LEAVING, ChargeHook
-from tidegate.http.guard import MARK, AttributesSetting, Guard, attributes_setting, check_hook, is_async
+from tidegate.http.guard import MARK, AttributesSetting, Guard, attributes_setting, check_hook
 from tidegate.units import Duration, Number, milli
 
 if TYPE_CHECKING:

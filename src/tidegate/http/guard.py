@@ -7,8 +7,6 @@ is wrong with a setting is an error there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidegate.errors import PolicyError
@@ -132,10 +130,3 @@ def check_hook(name: str, hook: object) -> None:
     """Raise PolicyError unless `hook` is None or can be called."""
     if hook is not None and not callable(hook):
         raise PolicyError(f"{name} is {hook!r}; give a function")
-
-
-def is_async(hook: object) -> bool:
-    """Whether calling `hook` makes a coroutine: an async function, method, partial or callable object."""
-    while isinstance(hook, partial):
-        hook = hook.func
-    return iscoroutinefunction(hook) or (callable(hook) and iscoroutinefunction(type(hook).__call__))

@@ -19,10 +19,11 @@ from http import HTTPStatus
 from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tidegate.core.hooks import is_async
 from tidegate.errors import InvalidKey, PolicyError
 from tidegate.http.attributes import Request, added
 from tidegate.http.charge import STATUS_OF_ERROR, STATUS_OF_LEAVING, ChargeHook
-from tidegate.http.guard import MARK, AttributesSetting, Guard, attributes_setting, check_hook, is_async
+from tidegate.http.guard import MARK, AttributesSetting, Guard, attributes_setting, check_hook
 from tidegate.units import Duration, Number, milli
 
 if TYPE_CHECKING:
