@@ -8,7 +8,8 @@
     ├── CostError (ValueError)          a cost that is not a cost
     │   └── CostTooLarge                a cost that can never pass, in a rule or where one would wait
     ├── InvalidKey (ValueError)         a key that cannot name anybody
-    ├── StoreError                      a store that cannot be opened or does not answer
+    ├── StoreError                      a store that cannot be opened, or answers what no store may
+    │   └── StoreUnavailable            one that gave no usable answer in time: the outage rule decides
     ├── MissingDependency (ImportError) an optional library that is not installed
     └── RateLimited                     a refusal, where a call cannot return a decision
 
@@ -81,7 +82,27 @@ class InvalidKey(TidegateError, ValueError):
 
 
 class StoreError(TidegateError):
-    """A store cannot be opened, or does not answer as a store must."""
+    """A store cannot be opened, or does not answer as a store must: a mistake, and never an outage."""
+
+
+class StoreUnavailable(StoreError):
+    """A store gave no usable answer in time, so that each rule's outage rule decides.
+
+    `cause` is one of `CAUSES`. What was asked may still have been carried out; it is never asked twice.
+    """
+
+    CAUSES = (
+        *("deadline", "connection", "breaker", "loading", "read_only", "out_of_memory"),
+        *("authentication", "cluster_down", "busy", "broken_reply"),
+    )
+
+    def __init__(self, message: str, cause: str) -> None:
+        assert cause in self.CAUSES, cause
+        self.cause = cause
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[StoreUnavailable], tuple[str, str]]:
+        return (StoreUnavailable, (str(self), self.cause))
 
 
 class MissingDependency(TidegateError, ImportError):

@@ -23,6 +23,8 @@ class Charge(NamedTuple):
     """What one rule is asked of one request: to take `cost` thousandths from `key`.
 
     `own_price` tells that the rule set the cost and not the call, so that settling leaves it alone.
+    `strict` tells a store that others share that a key it does not know may have been lost;
+    `share` that this node's own share of the rule is meant, and not what the store holds.
     """
 
     rule: str
@@ -33,6 +35,8 @@ class Charge(NamedTuple):
     carry: Carry = "strict"
     own_price: bool = False
     patience_us: int | None = None
+    strict: bool = False
+    share: bool = False
 
 
 class Outcome(NamedTuple):

@@ -152,6 +152,7 @@ class Policy:
             taken = cost if price is None else price
             if taken % MILLI:
                 check_cost(limit, taken, rule.name)
-            charged = (rule.name, key, limit, taken, rule.mode, rule.carry, price is not None, None)
+            asked = (rule.name, key, limit, taken, rule.mode, rule.carry)
+            charged = (*asked, price is not None, None, rule.strict, False)
             charges.append(tuple.__new__(Charge, charged))  # at half the price of its own constructor
         return Plan(charges)

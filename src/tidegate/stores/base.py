@@ -21,6 +21,12 @@ returns an outcome for each, in order, equal to what `core.compose.decide` says 
 Two further verbs serve what was decided before: `adjust` gives back or charges on top, each entry for
 itself and by the rule of `core.compose.adjust`; `forget` makes keys fresh. A store raises StoreError for
 what it cannot answer, and never guesses.
+
+A store on the network has two faces with the same verbs, one that blocks and one that is awaited, and
+every call to it ends by a deadline. Where no usable answer came in time it raises StoreUnavailable, and
+what then happens is decided above it, by each rule's outage rule. It never repeats a charge: what may
+have been carried out is not asked again. A mistake (a key of another type, a broken script) is a plain
+StoreError, and never taken for an outage.
 """
 
 from __future__ import annotations
@@ -31,6 +37,8 @@ from typing import Protocol
 from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
+from tidegate.errors import StoreError
+from tidegate.stores.health import Health
 
 
 class Store(Protocol):
@@ -52,4 +60,91 @@ class Store(Protocol):
         """Make these (rule, key) fresh."""
 
     def close(self) -> None:
+        """Let go of whatever the store itself has opened."""
+
+
+class RemoteStore(Store, Protocol):
+    """The blocking face of a store on the network."""
+
+    health: Health
+
+    @property
+    def awaited(self) -> AwaitedStore:
+        """The other face of the same store."""
+
+    def decide(
+        self,
+        charges: Sequence[Charge],
+        now_us: int | None = None,
+        *,
+        take: bool = True,
+        deadline_us: int | None = None,
+    ) -> list[Outcome]:
+        """Decide all-or-nothing, or raise StoreUnavailable within the deadline (None: the store's own)."""
+
+    def decide_many(
+        self,
+        requests: Sequence[Sequence[Charge]],
+        now_us: int | None = None,
+        *,
+        deadline_us: int | None = None,
+    ) -> list[list[Outcome] | StoreError]:
+        """Decide independent requests in few round trips; where one failed its error stands in its place."""
+
+    def adjust(
+        self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None
+    ) -> list[int]:
+        """Give back or charge on top, or raise StoreUnavailable: what was to come back then stays counted."""
+
+    def forget(self, keys: Sequence[tuple[str, Key]], *, deadline_us: int | None = None) -> None:
+        """Make these (rule, key) fresh, or raise StoreUnavailable."""
+
+    def parts(self, charges: Sequence[Charge]) -> Sequence[Sequence[int]]:
+        """The positions of the charges that can be decided together, each position once.
+
+        More than one part only on a cluster, where the keys of a request may live on several servers.
+        `decide` takes charges of one part, and raises StoreError for more.
+        """
+
+
+class AwaitedStore(Protocol):
+    """The awaited face of a store on the network: the same verbs with the same meaning."""
+
+    health: Health
+
+    @property
+    def name(self) -> str:
+        """What `Decision.source` says."""
+
+    async def decide(
+        self,
+        charges: Sequence[Charge],
+        now_us: int | None = None,
+        *,
+        take: bool = True,
+        deadline_us: int | None = None,
+    ) -> list[Outcome]:
+        """Decide all-or-nothing; what waits at the same moment travels together."""
+
+    async def decide_many(
+        self,
+        requests: Sequence[Sequence[Charge]],
+        now_us: int | None = None,
+        *,
+        deadline_us: int | None = None,
+    ) -> list[list[Outcome] | StoreError]:
+        """Decide independent requests in few round trips; where one failed its error stands in its place."""
+
+    async def adjust(
+        self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None
+    ) -> list[int]:
+        """Give back or charge on top, or raise StoreUnavailable."""
+
+    async def forget(self, keys: Sequence[tuple[str, Key]], *, deadline_us: int | None = None) -> None:
+        """Make these (rule, key) fresh, or raise StoreUnavailable."""
+
+    def parts(self, charges: Sequence[Charge]) -> Sequence[Sequence[int]]:
+        """The positions of the charges that can be decided together, each position once."""
+
+    async def close(self) -> None:
         """Let go of whatever the store itself has opened."""

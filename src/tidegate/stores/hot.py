@@ -91,7 +91,7 @@ def _compiled_rule(
     assert rule.limit is not None
     law = rule.limit.law
     assert isinstance(law, Level)
-    form = Charge(rule.name, "", rule.limit, 0, rule.mode, rule.carry)
+    form = Charge(rule.name, "", rule.limit, 0, rule.mode, rule.carry, strict=rule.strict)
     bound = HotBinding(form, store.name, desk, store.offset_ns)
     if rule.by == ("key",) and rule.matches is None:
         parts = Parts(store, bound, law, slow)

@@ -51,9 +51,9 @@ class HotDecision(Decision):
             at_us = (at_ns + bound.offset_ns) // 1_000
             busy_since_us = at_us if at_ns == busy_since_ns else (busy_since_ns + bound.offset_ns) // 1_000
             form, allowed = bound.form, self.allowed
-            rule, _, limit, _, mode, carry, _, _ = form
+            rule, _, limit, _, mode, carry, _, _, strict, _ = form
             state = _new(LevelState, (level, at_us, busy_since_us, given_back if level else 0, limit.law))
-            charge = _new(Charge, (rule, key, limit, cost * MILLI, mode, carry, False, None))
+            charge = _new(Charge, (rule, key, limit, cost * MILLI, mode, carry, False, None, strict, False))
             now_us = at_us if gone_us >= 0 else at_us + gone_us
             read = self._outcomes = (_new(Outcome, (charge, allowed, allowed, state, now_us, None)),)
         return read
@@ -167,7 +167,8 @@ class TogetherDecision(Decision):
         fits: bool,
     ) -> Outcome:
         charged = fits and self.allowed
-        charge = _new(Charge, (rule.name, key, limit, cost, rule.mode, rule.carry, own_price, None))
+        asked = (rule.name, key, limit, cost, rule.mode, rule.carry, own_price, None, rule.strict, False)
+        charge = _new(Charge, asked)
         state, now_us = after if charged else before, moved_us
         if type(state) is tuple:  # a level: four figures, and how far its instant moved
             level, at_ns, busy_since_ns, given_back = state

@@ -1,0 +1,112 @@
+"""Whether a store answers: a circuit breaker that probes, one log line per outage, and counts.
+
+    closed      calls go to the store; so many failures in a row that no answer came open it
+    open        calls are answered at once with StoreUnavailable; every `PROBE_EVERY_US` one probe may go
+    closed      again, as soon as one probe is answered
+
+Whoever owns the connections asks `may_call` before a call and says afterwards how it went. A probe is sent
+beside the callers (a thread, or a task), so that nobody waits for it, and there is one at a time, so that a
+server that comes back is not met by a herd. An answer that is an error (out of memory, read-only) came in
+time: it is counted, and does not open the breaker. Instants are those of a monotonic clock, passed in.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from typing import NamedTuple
+
+from tidegate.errors import StoreUnavailable
+
+FAILURES_TO_OPEN = 3
+PROBE_EVERY_US = 100_000
+SILENT = ("deadline", "connection", "authentication")
+"""The causes that mean that no answer came: these, so many in a row, open the breaker."""
+
+LOG = logging.getLogger("tidegate.store")
+
+
+class HealthStats(NamedTuple):
+    """What a store has been through; all but `open` only grow."""
+
+    open: bool
+    outages: int
+    unavailable: dict[str, int]
+    """Calls without a usable answer, by cause; "breaker" are those that were not sent."""
+
+
+class Health:
+    """The breaker of one store, shared by its faces, threads and loops. `where` is its name in logs."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.is_open = False
+        self._lock = threading.Lock()
+        self._in_a_row = 0
+        self._troubled_since_us: int | None = None
+        self._next_probe_us = 0
+        self._probing = False
+        self._outages = 0
+        self._unavailable: Counter[str] = Counter()
+        self._without_store = 0
+
+    def check(self) -> None:
+        """Raise StoreUnavailable at once while the breaker is open."""
+        if self.is_open:
+            with self._lock:
+                self._count("breaker")
+            raise StoreUnavailable(f"{self.where} did not answer lately; it is being probed", "breaker")
+
+    def answered(self, now_us: int) -> None:
+        """A call or a probe was answered. Closes the breaker."""
+        if self._in_a_row or self._troubled_since_us is not None:
+            with self._lock:
+                since_us, self._troubled_since_us = self._troubled_since_us, None
+                self._in_a_row, self.is_open = 0, False
+                missed, self._without_store = self._without_store, 0
+            if since_us is not None:
+                lasted_s = max(0, now_us - since_us) / 1_000_000
+                LOG.warning(
+                    "%s answers again after %.1f s; %d calls had no answer", self.where, lasted_s, missed
+                )
+
+    def failed(self, error: StoreUnavailable, now_us: int) -> None:
+        """A call got no usable answer. The first one of an outage is logged, later ones are counted."""
+        with self._lock:
+            self._count(error.cause)
+            first = self._troubled_since_us is None
+            if first:
+                self._troubled_since_us = now_us
+                self._outages += 1
+            if error.cause in SILENT:
+                self._in_a_row += 1
+                if self._in_a_row >= FAILURES_TO_OPEN and not self.is_open:
+                    self.is_open, self._next_probe_us = True, now_us
+        if first:
+            LOG.error(
+                "%s gives no usable answer (%s): %s; outage rules decide", self.where, error.cause, error
+            )
+
+    def take_probe(self, now_us: int) -> bool:
+        """Whether the caller is to probe now; true for one at a time, and not more often than wanted."""
+        if not self.is_open or now_us < self._next_probe_us:
+            return False
+        with self._lock:
+            if self._probing or not self.is_open or now_us < self._next_probe_us:
+                return False
+            self._probing, self._next_probe_us = True, now_us + PROBE_EVERY_US
+            return True
+
+    def probed(self) -> None:
+        """The probe has ended, however it went; `answered` says that it went well."""
+        self._probing = False
+
+    def stats(self) -> HealthStats:
+        """What has happened so far."""
+        with self._lock:
+            return HealthStats(self.is_open, self._outages, dict(self._unavailable))
+
+    def _count(self, cause: str) -> None:
+        self._unavailable[cause] += 1
+        self._without_store += 1
