@@ -23,6 +23,7 @@ from tidegate.errors import (
     RateError,
     RateLimited,
     StoreError,
+    StoreUnavailable,
     TidegateError,
 )
 from tidegate.limiter import AsyncLimiter, Limiter
@@ -56,6 +57,7 @@ __all__ = [
     "SlidingLog",
     "SlidingWindow",
     "StoreError",
+    "StoreUnavailable",
     "TidegateError",
     "TokenBucket",
     "__impl__",

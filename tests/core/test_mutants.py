@@ -39,7 +39,7 @@ LAYERED = [
     Mutant(LEVEL, "receipt.mark - by_others)", "receipt.mark)", "others' refunds forgotten"),
     Mutant(LEVEL, "        if not full:", "        if full:", "refunds in full"),
     Mutant(LEVEL, " or state.busy_since_us != receipt.since_us:", ":", "busy periods mixed up"),
-    Mutant(LEVEL, "most = max(state.level, self", "most = max(0, self", "a debt is lowered"),
+    Mutant(LEVEL, "most = max(state.level, min", "most = max(0, min", "a debt is lowered"),
     Mutant(
         LEVEL, "div_ceil(state.level, self.grain)", "state.level // self.grain", "carried over rounded down"
     ),

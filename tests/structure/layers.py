@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 LEVELS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("tidegate.errors", "tidegate.units"),),
     (("tidegate.core",),),
-    (("tidegate.clock",), ("tidegate.drive",), ("tidegate.stores.base", "tidegate.stores.health"), ("tidegate.words",)),
+    (
+        ("tidegate.clock",),
+        ("tidegate.drive",),
+        ("tidegate.stores.base", "tidegate.stores.health"),
+        ("tidegate.words",),
+    ),
     (("tidegate.flows",), ("tidegate.stores",)),
     (("tidegate.limiter", "tidegate.reservation", "tidegate.decorate", "tidegate.config"),),
     (("tidegate",),),  # the public names: whatever stands above may use them, whatever stands below may not

@@ -25,6 +25,7 @@ ERRORS = {
     "CostTooLarge",
     "InvalidKey",
     "StoreError",
+    "StoreUnavailable",
     "MissingDependency",
     "RateLimited",
 }

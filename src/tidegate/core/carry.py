@@ -74,6 +74,6 @@ def _drained_slowly(state: LevelState, law: Level, now_us: int) -> tuple[int, in
     if before.p * law.q <= law.p * before.q:
         drained = before.advance(state, now_us)
         return before.used(drained), drained.at_us
-    converted = LevelState(before.used(state) * law.grain, state.at_us, state.busy_since_us, 0, law)
+    converted = law.holding(before.used(state), state.at_us, state.busy_since_us)
     drained = law.advance(converted, now_us)
     return law.used(drained), drained.at_us

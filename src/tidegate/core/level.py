@@ -107,7 +107,7 @@ class Level:
     def overdraw(self, state: LevelState, cost: int, debt: int) -> LevelState:
         """Raise the level by the cost, at most to `debt` above the capacity, and never lower it."""
         after = self.spend(state, cost)
-        most = max(state.level, self.room + debt * self.grain)
+        most = max(state.level, min(self.room + debt * self.grain, EXACT - 1))
         return after._replace(level=min(after.level, most))
 
     def is_fresh(self, state: LevelState) -> bool:
@@ -159,8 +159,11 @@ class Level:
         return returned, state._replace(level=level, given_back=given_back)
 
     def holding(self, used: int, now_us: int, since_us: int) -> LevelState:
-        """A level of `used` thousandths, in the busy period `since_us`."""
-        return LevelState(used * self.grain, now_us, since_us, 0, self)
+        """A level of `used` thousandths, at most what the integers hold, in the busy period `since_us`.
+
+        That most is twice the capacity or more, so a debt that is cut to it still refuses all.
+        """
+        return LevelState(min(used * self.grain, EXACT - 1), now_us, since_us, 0, self)
 
     def _drains_in_us(self, units: int) -> int:
         return div_ceil(units, self.p) if units > 0 and self.p else 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from tidegate.core.law import Receipt, begun_us, clock
+from tidegate.core.law import EXACT, Receipt, begun_us, clock
 from tidegate.units import div_ceil
 
 
@@ -156,6 +156,11 @@ class Sliding:
         """The length of a window."""
         return self.tick_us * self.parts
 
+    @property
+    def most(self) -> int:
+        """The largest count whose weight the integers hold; twice the capacity or more."""
+        return (EXACT - 1) // self.parts
+
     def advance(self, state: SlidingState | None, now_us: int) -> SlidingState:
         """Turn to the window that is now: what was counted in the one before it is weighed."""
         if state is None:
@@ -184,7 +189,7 @@ class Sliding:
 
     def overdraw(self, state: SlidingState, cost: int, debt: int) -> SlidingState:
         """Count the cost, at most until the estimate is `debt` above the capacity."""
-        most = max(0, self.capacity + debt - self.used(state))
+        most = max(0, min(self.capacity + debt, self.most) - self.used(state))
         return self.spend(state, min(cost, most))
 
     def is_fresh(self, state: SlidingState) -> bool:
@@ -243,8 +248,8 @@ class Sliding:
         return 0, state
 
     def holding(self, used: int, now_us: int, since_us: int) -> SlidingState:
-        """The window of `now_us` with `used` thousandths counted."""
-        return SlidingState(0, used, now_us, since_us, self._start_us(now_us), self)
+        """The window of `now_us` with `used` thousandths counted, at most what the integers hold."""
+        return SlidingState(0, min(used, self.most), now_us, since_us, self._start_us(now_us), self)
 
     def _start_us(self, at_us: int) -> int:
         return at_us - at_us % self.length_us

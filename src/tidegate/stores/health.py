@@ -12,19 +12,19 @@ time: it is counted, and does not open the breaker. Instants are those of a mono
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    import logging
 
 FAILURES_TO_OPEN = 3
 PROBE_EVERY_US = 100_000
 SILENT = ("deadline", "connection", "authentication")
 """The causes that mean that no answer came: these, so many in a row, open the breaker."""
-
-LOG = logging.getLogger("tidegate.store")
 
 
 class HealthStats(NamedTuple):
@@ -67,7 +67,7 @@ class Health:
                 missed, self._without_store = self._without_store, 0
             if since_us is not None:
                 lasted_s = max(0, now_us - since_us) / 1_000_000
-                LOG.warning(
+                _log().warning(
                     "%s answers again after %.1f s; %d calls had no answer", self.where, lasted_s, missed
                 )
 
@@ -84,7 +84,7 @@ class Health:
                 if self._in_a_row >= FAILURES_TO_OPEN and not self.is_open:
                     self.is_open, self._next_probe_us = True, now_us
         if first:
-            LOG.error(
+            _log().error(
                 "%s gives no usable answer (%s): %s; outage rules decide", self.where, error.cause, error
             )
 
@@ -110,3 +110,9 @@ class Health:
     def _count(self, cause: str) -> None:
         self._unavailable[cause] += 1
         self._without_store += 1
+
+
+def _log() -> logging.Logger:
+    import logging  # here, for deciding in process needs none of it
+
+    return logging.getLogger("tidegate.store")
