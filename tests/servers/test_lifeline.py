@@ -44,7 +44,6 @@ def test_servers_end_with_the_run(how: str):
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert run.stdout is not None
     first, second, *processes = run.stdout.readline().split()
