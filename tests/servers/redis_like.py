@@ -15,7 +15,7 @@ Option = str | int | tuple[str | int, ...]
 
 
 class Origin(NamedTuple):
-    """The package that brings a server, where the program lies in it, and the first Python without a wheel."""
+    """The package that brings a server, the place in it, and the first Python without a wheel of it."""
 
     package: str
     path: str
