@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real_time
 
 
 def test_eight_processes_on_one_key(address: str):
-    """C001, C011: eight processes together get capacity + rate x time, and not a token less than saturation owes."""
+    """C001, C011: eight processes together get capacity + rate x time, and no less than saturation owes."""
     result = hammer(address, processes=8, seconds=1.5, capacity=100, rate="50/s")
 
     assert result.errors == ()
@@ -24,7 +24,7 @@ def test_eight_processes_on_one_key(address: str):
 
 
 def test_a_small_capacity_at_a_high_rate(address: str):
-    """C048: a bucket that refills in 5 ms is a limit still: its life in the store is kept in milliseconds, rounded up."""
+    """C048: a bucket that refills in 5 ms is a limit still: lives in the store are rounded up."""
     result = hammer(address, processes=2, seconds=1.0, capacity=5, rate="1000/s")
 
     assert result.errors == ()
@@ -50,7 +50,7 @@ def test_a_burst_gets_the_capacity(address: str, limit: TokenBucket, asked: int,
 
 
 def test_a_steady_caller_within_its_window_is_never_refused(address: str):
-    """C019: half the limit of each second's window, for three seconds: a window that ends in between is a new one."""
+    """C019: half of each second's window, for three seconds: one that ends in between is a new one."""
     limiter = Limiter(FixedWindow(1_000, "1s"), store=address)
     refused, began = 0, time.monotonic()
     for number in range(75):
