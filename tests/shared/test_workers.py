@@ -1,4 +1,4 @@
-# FastAPI under uvicorn with four workers and a real load: what they admit together, and what an outage changes.
+# FastAPI under uvicorn with four workers and a real load: what they admit together, also in an outage.
 
 from __future__ import annotations
 
