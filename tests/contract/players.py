@@ -1,14 +1,16 @@
 """The ways in which a request can reach a store, each played as the same side of an agreement.
 
-A new store adds a line to `STORES`; a new path to a decision adds one to `PATHS`.
+A new store adds a line to `STORES` (in this process) or to `SHARED` of shared.py (on a server); a new path to
+a decision adds one to `PATHS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
+from tests.contract.shared import SHARED, runner
 from tidegate import AsyncLimiter, Decision, Limiter, Policy
 from tidegate.drive import run_blocking
 from tidegate.reservation import AsyncReservation, Reservation
@@ -23,8 +25,19 @@ STORES: dict[str, Callable[[ManualClock], Store]] = {
 }
 """Every store, opened so that it asks this clock."""
 
+PLACES = (*STORES, *SHARED)
+
 PATHS = ("compiled", "layered", "instants from outside", "awaited")
 """By the closure that a limiter compiles; by the store's own verb; with explicit instants; asynchronously."""
+
+SHARED_PATHS = ("instants from outside", "awaited")
+"""A server has a clock of its own, so here instants always come from outside; blocking, and asynchronously."""
+
+
+def ways(places: Iterable[str] = PLACES) -> list[tuple[str, str]]:
+    """Every place with every path to it."""
+    return [(place, path) for place in places for path in (PATHS if place in STORES else SHARED_PATHS)]
+
 
 Amount = int | Fraction
 
@@ -34,8 +47,9 @@ class Side:
 
     def __init__(self, path: str, policy: Policy, clock: ManualClock, store: str = "memory") -> None:
         self.path = path
-        opened = STORES[store](clock)
-        told = clock if path == "instants from outside" else None
+        self._is_shared = store in SHARED
+        opened = SHARED[store]() if self._is_shared else STORES[store](clock)
+        told = clock if self._is_shared or path == "instants from outside" else None
         kind: Any = AsyncLimiter if path == "awaited" else Limiter
         self.limiter: Any = kind(policy, store=opened, clock=told)
 
@@ -68,4 +82,6 @@ class Side:
         self.limiter.replace_policy(policy)
 
     def _result(self, answer: Any) -> Any:
-        return run_blocking(answer) if hasattr(answer, "send") else answer
+        if not hasattr(answer, "send"):
+            return answer
+        return runner.run(answer) if self._is_shared else run_blocking(answer)

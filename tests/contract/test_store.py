@@ -1,6 +1,6 @@
 """The contract of a store, in one class: every store is asked by every path, and must answer the same.
 
-A new store adds a line to `players.STORES`, not a file.
+A new store adds a line to `players.STORES` or `shared.SHARED`, not a file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.players import PATHS, STORES, Side
+from tests.contract.players import Side, ways
 from tidegate import (
     FixedWindow,
     LeakyBucket,
@@ -37,8 +37,7 @@ KINDS: list[Limit] = [
 Start = Callable[..., Side]
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(("store", "path"), ways())
 class TestStore:
     """What every store keeps, whatever the path to it."""
 
@@ -66,14 +65,16 @@ class TestStore:
         assert [d.remaining for d in decisions] == [2, 2, 1, 0, 0]
 
     @pytest.mark.parametrize("limit", KINDS, ids=lambda limit: limit.algorithm)
-    def test_every_result_is_whole(self, start: Start, limit: Limit):
+    def test_every_result_is_whole(self, start: Start, limit: Limit, store: str):
         """C059, C065: limit, remaining, time to full, who decided; an admission has retry_after 0."""
         decision = start(limit).hit("key", 3)
 
         assert [decision.limit, decision.cost, decision.remaining, decision.retry_after] == [limit, 3, 7, 0]
         assert decision.reset_after is not None
         assert 0 < decision.reset_after <= 20
-        assert decision.source == "memory"
+        assert decision.source == {"postgres": "postgres", "memory": "memory"}.get(
+            store.split(",")[0], "redis"
+        )
         assert decision.rule == "limit"
 
     @pytest.mark.parametrize("limit", KINDS, ids=lambda limit: limit.algorithm)
