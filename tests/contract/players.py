@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
-from tests.contract.shared import SHARED, runner
+from tests.contract.shared import SHARED, run
 from tidegate import AsyncLimiter, Decision, Limiter, Policy
 from tidegate.drive import run_blocking
 from tidegate.reservation import AsyncReservation, Reservation
@@ -31,7 +31,7 @@ PATHS = ("compiled", "layered", "instants from outside", "awaited")
 """By the closure that a limiter compiles; by the store's own verb; with explicit instants; asynchronously."""
 
 SHARED_PATHS = ("instants from outside", "awaited")
-"""A server has a clock of its own, so here instants always come from outside; blocking, and asynchronously."""
+"""A server has a clock of its own, so instants always come from outside; blocking, and asynchronously."""
 
 
 def ways(places: Iterable[str] = PLACES) -> list[tuple[str, str]]:
@@ -84,4 +84,4 @@ class Side:
     def _result(self, answer: Any) -> Any:
         if not hasattr(answer, "send"):
             return answer
-        return runner.run(answer) if self._is_shared else run_blocking(answer)
+        return run(answer) if self._is_shared else run_blocking(answer)

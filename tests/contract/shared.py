@@ -1,18 +1,21 @@
 # Stores on real servers, as sides of the contract and of the agreement: a new one adds a line to `SHARED`.
 #
-# Every side finds its store empty: in Redis by a prefix of its own, in PostgreSQL by a schema that is emptied.
+# Every side finds its store empty: by a prefix of its own in Redis, in PostgreSQL by a schema that is emptied.
 # `servers` is set by the fixture in conftest.py; the servers start at their first use.
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
 from itertools import count, cycle
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tests.servers.postgres import Postgres
 from tests.servers.redis_groups import Cluster
 from tests.servers.redis_like import RedisLike
+
+T = TypeVar("T")
 
 DEADLINE = "10s"
 """For tests that ask whether the store is right, not whether it is quick."""
@@ -37,8 +40,15 @@ class Had:
 had = Had()
 _numbers = count()
 _schemas = cycle(range(12))
-runner = asyncio.Runner()
-"""One loop for all awaited sides: a store's connections belong to the loop that opened them."""
+_loops = threading.local()
+
+
+def run(answer: Coroutine[Any, Any, T]) -> T:
+    """The awaited answer, by the one loop of this thread: connections belong to the loop that opened them."""
+    if not hasattr(_loops, "runner"):
+        _loops.runner = asyncio.Runner()
+    result: T = _loops.runner.run(answer)
+    return result
 
 
 def _redis(kind: str) -> Any:

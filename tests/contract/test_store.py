@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.players import Side, ways
+from tests.contract.players import STORES, Side, ways
 from tidegate import (
     FixedWindow,
     LeakyBucket,
@@ -35,6 +35,7 @@ KINDS: list[Limit] = [
     SlidingWindow(10, "10s"),
 ]
 Start = Callable[..., Side]
+SOURCES = dict.fromkeys(STORES, "memory") | {"postgres": "postgres"}
 
 
 @pytest.mark.parametrize(("store", "path"), ways())
@@ -72,9 +73,7 @@ class TestStore:
         assert [decision.limit, decision.cost, decision.remaining, decision.retry_after] == [limit, 3, 7, 0]
         assert decision.reset_after is not None
         assert 0 < decision.reset_after <= 20
-        assert decision.source == {"postgres": "postgres", "memory": "memory"}.get(
-            store.split(",")[0], "redis"
-        )
+        assert decision.source == SOURCES.get(store, "redis")
         assert decision.rule == "limit"
 
     @pytest.mark.parametrize("limit", KINDS, ids=lambda limit: limit.algorithm)
