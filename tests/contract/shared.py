@@ -1,6 +1,6 @@
 # Stores on real servers, as sides of the contract and of the agreement: a new one adds a line to `SHARED`.
 #
-# Every side finds its store empty: by a prefix of its own in Redis, in PostgreSQL by a schema that is emptied.
+# Every side finds its store empty: by a prefix of its own in Redis, in PostgreSQL by an emptied schema.
 # `servers` is set by the fixture in conftest.py; the servers start at their first use.
 
 from __future__ import annotations
