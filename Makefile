@@ -31,7 +31,7 @@ bench: .venv/.bench ## measure, beside pinned competitors
 	@$(BIN)/python -m benchmarks
 
 bench-redis: .venv/.bench ## measure decisions over Valkey, which is started for it
-	@$(BIN)/python -m benchmarks redis redis-memory
+	@$(BIN)/python -m benchmarks redis cluster redis-memory
 
 bench-postgres: .venv/.bench ## measure decisions over PostgreSQL, which is started for it
 	@$(BIN)/python -m benchmarks postgres postgres-memory

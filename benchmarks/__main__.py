@@ -11,7 +11,7 @@ from benchmarks.contenders import DISTRIBUTIONS
 from benchmarks.machine import description, pin
 
 PARTS = ("deciding", "rules", "middleware", "memory")
-ON_SERVERS = ("redis", "postgres", "redis-memory", "postgres-memory")
+ON_SERVERS = ("redis", "cluster", "postgres", "redis-memory", "postgres-memory")
 """Parts that start a server; they are measured only where they are named."""
 
 DOUBTS = """
@@ -66,6 +66,10 @@ def _on_servers(wanted: Sequence[str], rounds: int, scale: int) -> None:
         from benchmarks import on_redis
 
         on_redis.run(rounds, scale)
+    if "cluster" in wanted:
+        from benchmarks import on_cluster
+
+        on_cluster.run(max(2, 20 // scale))
     if "postgres" in wanted:
         from benchmarks import on_postgres
 
