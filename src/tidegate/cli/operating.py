@@ -11,7 +11,7 @@ from tidegate.cli.layout import layout, wrapped
 
 
 def keys(group: Any) -> None:
-    """tidegate keys list, show, reset."""
+    """Add the commands about keys: list, show, reset."""
     actions = _group(group, "keys", "look at the keys of a shared store, and reset them")
 
     def action(name: str, run: Callable[[argparse.Namespace], int], short: str, *examples: str) -> Any:
@@ -66,7 +66,7 @@ def keys(group: Any) -> None:
 
 
 def store(group: Any) -> None:
-    """tidegate store init, check."""
+    """Add the commands about a server: init, check."""
     actions = _group(group, "store", "prepare a server for tidegate, and check it")
     made = _action(
         actions,
