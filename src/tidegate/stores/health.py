@@ -82,7 +82,9 @@ class Health:
                 self._troubled_since_us = self._well_since_us = None
                 missed, self._without_store = self._without_store, 0
             lasted_s = max(0, well_us - since_us) / 1_000_000
-            _log().warning("%s answers again after %.1f s; %d calls had no answer", self.where, lasted_s, missed)
+            _log().warning(
+                "%s answers again after %.1f s; %d calls had no answer", self.where, lasted_s, missed
+            )
 
     def failed(self, error: StoreUnavailable, now_us: int, calls: int = 1) -> None:
         """So many calls, sent together, got no usable answer. The first of an outage is logged."""

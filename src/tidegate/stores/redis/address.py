@@ -148,7 +148,9 @@ def _networked(form: str, tls: bool, hosts: str, path: str, arguments: dict[str,
         if "db" in arguments:
             raise StoreError("the store URL names its database twice")
         if not (steps[0].isascii() and steps[0].isdigit() and len(steps[0]) < 10):
-            raise StoreError("the database in the store URL is no whole number; in a password, write %2F for '/'")
+            raise StoreError(
+                "the database in the store URL is no whole number; in a password, write %2F for '/'"
+            )
         arguments["db"] = int(steps[0])
     if form == "cluster" and arguments.pop("db", 0):
         raise StoreError("a cluster has one database, 0; leave it out of the URL")
@@ -200,7 +202,9 @@ def _host(text: str, port: int) -> Host:
     if not colon or digits.endswith("]"):
         host, digits = text, str(port)
     if not (digits.isascii() and digits.isdigit() and 0 < int(digits[:9]) < 65_536):
-        raise StoreError("a port in the store URL is no number from 1 to 65535; a password is followed by '@'")
+        raise StoreError(
+            "a port in the store URL is no number from 1 to 65535; a password is followed by '@'"
+        )
     return unquote(host).strip("[]") or "localhost", int(digits)
 
 

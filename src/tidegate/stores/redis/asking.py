@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge
-from tidegate.errors import StoreError, StoreUnavailable
-from tidegate.stores.redis.address import Host, Options
-from tidegate.stores.redis.causes import classified, is_no_script, redirection
+from tidegate.errors import StoreError, StoreUnavailable, TidegateError
+from tidegate.stores.redis.address import Options
+from tidegate.stores.redis.causes import Redirection, classified, is_no_script, redirection
 from tidegate.stores.redis.connections import Command
 from tidegate.stores.redis.link import Line, Link
 from tidegate.stores.redis.names import Names
@@ -33,6 +33,9 @@ REQUESTS_MOST = 128
 """Requests in one script call: while it runs, the server answers nobody else."""
 BYTES_A_CHARGE = 160
 HOPS_MOST = 4
+
+_BY_NAME = {script: (b"EVALSHA", script.sha.encode()) for script in (DECIDE, ADJUST)}
+_WHOLE = {script: (b"EVAL", script.text.encode()) for script in (DECIDE, ADJUST)}
 ROUNDS_MOST = 3
 
 
@@ -70,7 +73,7 @@ class Places(Protocol):
     def slot(self, rule: str, key: Key) -> int | None:
         """What is equal of keys that one call may touch together; None where all may meet."""
 
-    def moved(self, slot: int, host: Host, *, for_good: bool) -> Link:
+    def moved(self, elsewhere: Redirection) -> Link:
         """The link to the node to which a server has sent us."""
 
 
@@ -90,26 +93,41 @@ class _Part:
 
     def encode(self, names: Names, at_us: int) -> None:
         """Write down keys and arguments, with the calendar windows around this instant."""
-        at_us = at_us if self.now_us is None else self.now_us
+        self.words = self._encoded(self.asked, names, at_us)
+
+    def _encoded(self, asked: Sequence[Any], names: Names, at_us: int) -> tuple[bytes, ...]:
+        clustered = self.slot is not None
         if self.script is DECIDE:
             keys, args = encode_decide(
-                self.asked, names, slot=self.slot, now_us=self.now_us, take=self.take, windows_at_us=at_us
+                asked, names, now_us=self.now_us, take=self.take, windows_at_us=at_us, clustered=clustered
             )
         else:
             keys, args = encode_adjust(
-                self.asked, names, slot=self.slot, now_us=self.now_us, windows_at_us=at_us
+                asked, names, now_us=self.now_us, windows_at_us=at_us, clustered=clustered
             )
-        self.words = (b"%d" % len(keys), *keys, *args)
+        return (b"%d" % len(keys), *keys, *args)
 
-    def commands(self, replicas: int, until_s: float) -> list[Command]:
+    def without_impossible(self, names: Names, at_us: int) -> list[tuple[tuple[int, int], StoreError]]:
+        """Leave out what cannot be encoded; the places of that, with the reason."""
+        refused = []
+        kept = []
+        for one, place in zip(self.asked, self.places, strict=True):
+            try:
+                self._encoded([one], names, at_us)
+                kept.append((one, place))
+            except TidegateError as error:
+                refused.append((place, error if isinstance(error, StoreError) else StoreError(str(error))))
+        self.asked, self.places = [one for one, _ in kept], [place for _, place in kept]
+        return refused
+
+    def commands(self, replicas: int, left_s: float) -> list[Command]:
         """What is sent for it."""
-        script = (b"EVAL", self.script.text) if self.whole else (b"EVALSHA", self.script.sha)
-        commands: list[Command] = [(*script, *self.words)]
+        commands: list[Command] = [(*(_WHOLE if self.whole else _BY_NAME)[self.script], *self.words)]
         if self.is_asking:
             commands.insert(0, (b"ASKING",))
         if replicas and self.is_strict():
-            left_ms = int((until_s - time.monotonic()) * 800)  # the rest is for the way back
-            commands.append((b"WAIT", b"%d" % replicas, b"%d" % max(1, left_ms)))
+            wait_ms = max(1, int(left_s * 800))  # the rest is for the way back
+            commands.append((b"WAIT", b"%d" % replicas, b"%d" % wait_ms))
         return commands
 
     def is_strict(self) -> bool:
@@ -142,9 +160,7 @@ class Asking:
         mistrust = await self._mistrust(link, items, until_s)
         parts = self._parts(items, answers, mistrust)
         for _ in range(ROUNDS_MOST):
-            at_us = time.time_ns() // 1_000 + self._server_is_ahead_us
-            for part in parts:
-                part.encode(self._names, at_us)
+            self._encode(parts, answers)
             await self._exchange(link, parts, until_s)
             parts = [missed for part in parts if (missed := self._placed(part, answers)) is not None]
             if not parts:
@@ -161,9 +177,8 @@ class Asking:
         for command, reply in zip(commands, replies, strict=True):
             elsewhere = redirection(reply)
             if elsewhere is not None:
-                verb, slot, *host = elsewhere
-                there = self._places.moved(slot, (host[0], host[1]), for_good=verb == "MOVED")
-                first: list[Command] = [(b"ASKING",)] if verb == "ASK" else []
+                there = self._places.moved(elsewhere)
+                first: list[Command] = [] if elsewhere.for_good else [(b"ASKING",)]
                 reply = (await self._line.run(there, [*first, command], until_s))[-1]  # noqa: PLW2901 - the same command's
             if isinstance(reply, Exception):
                 raise self._judged(link, reply, 1)
@@ -172,30 +187,46 @@ class Asking:
     def _parts(
         self, items: Sequence[Item], answers: list[list[Any]], mistrust: StoreError | None
     ) -> list[_Part]:
-        """The script calls that the items need: one for each instant, slot and kind, unless it gets too large."""
+        """The script calls that the items need: one for each kind, slot and instant, unless it gets too large."""
         filling: dict[tuple[Any, ...], _Part] = {}
-        parts = []
+        parts: list[_Part] = []
+
+        def put(
+            script: Script, one: Any, first: Charge, item: Item, take: bool, place: tuple[int, int]
+        ) -> None:
+            group = script, self._places.slot(first.rule, first.key), item.now_us, take
+            part = filling.get(group)
+            if part is None or len(part.asked) >= REQUESTS_MOST:
+                part = filling[group] = _Part(*group)
+                parts.append(part)
+            part.asked.append(one)
+            part.places.append(place)
+
         for number, item in enumerate(items):
-            for place, one in enumerate(item[0]):
-                if isinstance(item, Ask):
-                    if not one:
-                        answers[number][place] = []
-                        continue
-                    if mistrust is not None and item.take and _is_strict(one):
-                        answers[number][place] = mistrust
-                        continue
-                    script, first, take = DECIDE, one[0], item.take
+            if isinstance(item, Change):
+                for place, adjustment in enumerate(item.adjustments):
+                    put(ADJUST, adjustment, adjustment.charge, item, True, (number, place))
+                continue
+            for place, request in enumerate(item.requests):
+                if not request:
+                    answers[number][place] = []
+                elif mistrust is not None and item.take and _is_strict(request):
+                    answers[number][place] = mistrust
                 else:
-                    script, first, take = ADJUST, one.charge, True
-                slot = self._places.slot(first.rule, first.key)
-                group = script, slot, item.now_us, take
-                part = filling.get(group)
-                if part is None or len(part.asked) >= REQUESTS_MOST:
-                    part = filling[group] = _Part(*group)
-                    parts.append(part)
-                part.asked.append(one)
-                part.places.append((number, place))
+                    put(DECIDE, request, request[0], item, item.take, (number, place))
         return parts
+
+    def _encode(self, parts: list[_Part], answers: list[list[Any]]) -> None:
+        """Write down what is sent. What cannot be is answered at once, and is no hindrance to the others."""
+        at_us = time.time_ns() // 1_000 + self._server_is_ahead_us
+        for part in parts:
+            try:
+                part.encode(self._names, at_us)
+            except TidegateError:
+                for (item, place), error in part.without_impossible(self._names, at_us):
+                    answers[item][place] = error
+                part.encode(self._names, at_us)
+        parts[:] = [part for part in parts if part.asked]
 
     async def _exchange(self, link: Link, parts: Sequence[_Part], until_s: float) -> None:
         """Give each part its reply, be it an error; what was surely not carried out is sent once more."""
@@ -213,10 +244,8 @@ class Asking:
                         has_text.add(part.script.name)
                         again[there].append(part)
                     elif (elsewhere := redirection(part.reply)) is not None:
-                        verb, slot, *host = elsewhere
-                        part.is_asking = verb == "ASK"
-                        node = self._places.moved(slot, (host[0], host[1]), for_good=verb == "MOVED")
-                        again[node].append(part)
+                        part.is_asking = not elsewhere.for_good
+                        again[self._places.moved(elsewhere)].append(part)
             if not again:
                 return
             going = again
@@ -228,7 +257,7 @@ class Asking:
         commands: list[Command] = []
         positions = []
         for part in parts:
-            own = part.commands(self._options.replicas, until_s)
+            own = part.commands(self._options.replicas, until_s - self._line.now_s())
             positions.append(len(commands) + part.is_asking)
             commands += own
             part.link = link
@@ -252,7 +281,10 @@ class Asking:
         elif isinstance(reply, Exception):
             decoded = [self._judged(link, reply, len(part.asked))] * len(part.asked)
         else:
-            decoded = part.decode()
+            try:
+                decoded = part.decode()
+            except StoreUnavailable as error:
+                decoded = [error] * len(part.asked)
             self._heard(link, part, decoded)
         missed: _Part | None = None
         for one, place, answer in zip(part.asked, part.places, decoded, strict=True):
@@ -299,9 +331,7 @@ class Asking:
 
 
 def _is_any_strict(items: Sequence[Item]) -> bool:
-    return any(
-        isinstance(item, Ask) and item.take and any(map(_is_strict, item.requests)) for item in items
-    )
+    return any(isinstance(item, Ask) and item.take and any(map(_is_strict, item.requests)) for item in items)
 
 
 def _is_strict(request: Sequence[Charge]) -> bool:

@@ -13,6 +13,7 @@ repeat them, and libraries name hosts and ports.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from tidegate.errors import StoreError, StoreUnavailable
 
@@ -58,7 +59,7 @@ BY_CLASS = {
 FORGETFUL = frozenset({"read_only", "authentication", "loading"})
 """After these a connection is not used again: another server may stand behind the name by now."""
 
-_INSIDE_A_SCRIPT = re.compile(r"(?:^|[\s:])-(%s)\b" % "|".join(BY_CODE))  # as Redis 6.2 words it
+_INSIDE_A_SCRIPT = re.compile(rf"(?:^|[\s:])-({'|'.join(BY_CODE)})\b")  # as Redis 6.2 words it
 _LOST_PERMISSION = (
     *("ACL failure in script", "The user executing the script can't"),
     *("invalid password", "Client sent AUTH", "without any password"),
@@ -108,8 +109,16 @@ def is_no_script(reply: object) -> bool:
     )
 
 
-def redirection(reply: object) -> tuple[str, int, str, int] | None:
-    """("MOVED" or "ASK", slot, host, port), if the reply sends us elsewhere: it has carried out nothing."""
+class Redirection(NamedTuple):
+    """A server has sent us to another: for this time, or because the slot has moved for good."""
+
+    slot: int
+    host: tuple[str, int]
+    for_good: bool
+
+
+def redirection(reply: object) -> Redirection | None:
+    """Where the reply sends us, if it does so: then the server has carried out nothing."""
     if not isinstance(reply, Exception):
         return None
     name, words = type(reply).__name__, str(reply).split()
@@ -118,9 +127,8 @@ def redirection(reply: object) -> tuple[str, int, str, int] | None:
         return None
     words = words[1:] if words[:1] == [verb] else words
     try:
-        slot, address = int(words[0]), words[1]
-        host, _, port = address.rpartition(":")
-        return verb, slot, host, int(port)
+        host, _, port = words[1].rpartition(":")
+        return Redirection(int(words[0]), (host, int(port)), verb == "MOVED")
     except (IndexError, ValueError):
         return None
 

@@ -54,7 +54,7 @@ class BlockingConnection:
         self._raw = raw
         self._poller: Any = None
         sock = getattr(raw, "_sock", None)
-        if hasattr(sock, "fileno") and hasattr(select, "poll"):
+        if sock is not None and hasattr(sock, "fileno") and hasattr(select, "poll"):
             self._poller = select.poll()
             self._poller.register(sock.fileno(), select.POLLIN)
 
@@ -89,7 +89,7 @@ class BlockingConnection:
 class AwaitedConnection:
     """A connection of one event loop, by the library's connection object `raw`, which is open already.
 
-    It knows no deadline: whoever awaits it cancels what takes too long, and it is dropped then.
+    Once it is in use it knows no deadline: whoever awaits it cancels what takes too long, and it is dropped.
     """
 
     def __init__(self, raw: Any) -> None:
@@ -112,6 +112,11 @@ class AwaitedConnection:
                 raise classified(error) from error
             raise
         return replies
+
+    def unhurried(self) -> AwaitedConnection:
+        """The same, without the limit of time that every reply had while it was made."""
+        self._raw.socket_timeout = None
+        return self
 
     def is_quiet(self) -> bool:
         """Whether it is open, as far as the loop has heard."""

@@ -1,4 +1,4 @@
-"""The client libraries, redis-py and valkey-py: whatever is given becomes classes and arguments of connections.
+"""The client libraries, redis-py and valkey-py: what is given becomes classes and arguments of connections.
 
 This is the only file that imports them. A URL, or a client of the user's, sync or async, alone, behind
 sentinels or on a cluster, gives a `Target`: where the servers are, and how a connection to one of them is
@@ -44,29 +44,29 @@ class Maker(NamedTuple):
     kind: type[Any]
     arguments: Mapping[str, Any]
 
-    def open(self, host: Host | None) -> BlockingConnection:
+    def open(self, host: Host | None, within_s: float) -> BlockingConnection:
         """A connection to this server (None: the one in the arguments) that is ready for commands."""
         try:
-            raw = deadlined(self.kind)(**self._for(host), socket_timeout=OPEN_WITHIN_S)
-            raw.until_s = time.monotonic() + OPEN_WITHIN_S
+            raw = deadlined(self.kind)(**self._for(host, within_s))
+            raw.until_s = time.monotonic() + within_s
             raw.connect()
         except Exception as error:
             raise classified(error) from error
         return BlockingConnection(raw)
 
-    async def open_awaited(self, host: Host | None) -> AwaitedConnection:
-        """The same on the running event loop."""
+    async def open_awaited(self, host: Host | None, within_s: float) -> AwaitedConnection:
+        """The same on the running event loop. Until it is `unhurried`, no reply may take longer than this."""
         try:
-            raw = self.kind(**self._for(host), socket_timeout=OPEN_WITHIN_S)
+            raw = self.kind(**self._for(host, within_s))
             await raw.connect()
         except Exception as error:
             raise classified(error) from error
-        raw.socket_timeout = None
         return AwaitedConnection(raw)
 
-    def _for(self, host: Host | None) -> dict[str, Any]:
+    def _for(self, host: Host | None, within_s: float) -> dict[str, Any]:
         place = {} if host is None else {"host": host[0], "port": host[1]}
-        return {**self.arguments, **place, "socket_connect_timeout": OPEN_WITHIN_S}
+        hurry = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), within_s)
+        return {**self.arguments, **place, **hurry}
 
 
 class Makers(NamedTuple):
@@ -77,7 +77,7 @@ class Makers(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where the servers are and how to connect to them. `hosts` are sentinels or nodes, empty for one server."""
+    """Where the servers are and how to connect to them. `hosts` are sentinels or nodes; one server has none."""
 
     kind: Kind
     where: str
@@ -92,15 +92,21 @@ def target_of_address(address: Address) -> Target:
     # A URL asks by the older protocol, which needs no greeting: it is a round trip less.
     servers = _of_url(address, {"protocol": 2, **address.arguments})
     if address.kind == "single":
-        place = {"path": address.path} if address.path else dict(zip(("host", "port"), address.hosts[0], strict=True))
-        servers = Makers(*(maker and maker._replace(arguments={**maker.arguments, **place}) for maker in servers))
+        place = (
+            {"path": address.path}
+            if address.path
+            else dict(zip(("host", "port"), address.hosts[0], strict=True))
+        )
+        servers = Makers(
+            *(maker and maker._replace(arguments={**maker.arguments, **place}) for maker in servers)
+        )
         return Target("single", address.where, servers)
     sentinels = _of_url(address, {"protocol": 2, **address.sentinel_arguments})
     return Target(address.kind, address.where, servers, address.hosts, address.master, sentinels)
 
 
 def target_of_client(client: Any) -> Target | None:
-    """The target of a client; None for one that shows no connections: it is to be asked by its own methods."""
+    """The target of a client; None for one that shows no connections and is to be asked by its own methods."""
     nodes = getattr(client, "nodes_manager", None)
     if nodes is not None and hasattr(nodes, "startup_nodes"):
         return _of_cluster(client, nodes)
@@ -133,14 +139,17 @@ def _of_url(address: Address, arguments: dict[str, Any]) -> Makers:
 
 def _of_sentinels(pool: Any, manager: Any) -> Target:
     if not getattr(pool, "is_master", True):
-        raise StoreError("the client asks a replica (slave_for); give one made by master_for: limits are written")
+        raise StoreError(
+            "the client asks a replica (slave_for); give one made by master_for: limits are written"
+        )
     asked = [sentinel.connection_pool for sentinel in manager.sentinels]
     hosts = tuple((str(one.connection_kwargs["host"]), int(one.connection_kwargs["port"])) for one in asked)
-    # The pool's own class asks the client's sentinels by the client's connections: what it stands on is meant.
+    # The pool's own class asks the client's sentinels by the client's connections: we want what is below it.
+    shown = ",".join(f"{host}:{port}" for host, port in hosts)
     kind = next(one for one in pool.connection_class.__mro__ if "Sentinel" not in one.__name__)
     return Target(
         "sentinel",
-        f"redis master {pool.service_name!r} by the sentinels {','.join(f'{host}:{port}' for host, port in hosts)}",
+        f"redis master {pool.service_name!r} by the sentinels {shown}",
         _makers(kind, _clean(pool.connection_kwargs, but=_OF_A_PLACE)),
         hosts,
         str(pool.service_name),
@@ -192,5 +201,3 @@ def _clean(arguments: Mapping[str, Any], but: tuple[str, ...] = ()) -> dict[str,
         for name, value in arguments.items()
         if name not in _NOT_OURS and name not in but and not name.startswith(_NOT_OURS_EITHER)
     }
-
-

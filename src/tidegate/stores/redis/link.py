@@ -21,8 +21,10 @@ from typing import Any, Protocol
 from tidegate.drive import run_blocking
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.health import PROBE_EVERY_US, Health
+from tidegate.stores.redis.address import Host
 from tidegate.stores.redis.causes import FORGETFUL, classified
-from tidegate.stores.redis.connections import AwaitedConnection, BlockingConnection, Command
+from tidegate.stores.redis.connections import AwaitedConnection, Command, Connection
+from tidegate.stores.redis.opening import Opener
 from tidegate.stores.redis.pool import LoopPool, Pool
 
 PROBE_WITHIN_S = 0.25
@@ -34,29 +36,37 @@ RENEWED_EVERY_S = 0.1
 class Line(Protocol):
     """A face's way to the servers."""
 
+    def now_s(self) -> float:
+        """The instant on the clock that deadlines are told by."""
+
     async def run(self, link: Link, commands: Sequence[Command], until_s: float, calls: int = 1) -> list[Any]:
         """The replies, errors among them, to commands sent together; `calls` are those who wait for them.
 
         Raises StoreUnavailable where no usable reply came in time, and at once while the breaker is open.
         """
 
+    async def beside(
+        self, what: object, work: Callable[[], Coroutine[Any, Any, None]], until_s: float | None
+    ) -> None:
+        """Have the work done beside the callers, once at a time for each `what`; wait until it is done, or not.
+
+        It ends in any case: with the work, or with the deadline.
+        """
+
+    async def opened(self, opener: Opener, host: Host) -> Connection:
+        """A new connection to this host, to be dropped by whoever asked for it."""
+
 
 class Link:
-    """One server as the faces see it. `open_one` and `open_awaited` make a connection to it."""
+    """One server as the faces see it. `host` is None where the opener knows whom to connect to."""
 
-    def __init__(
-        self,
-        health: Health,
-        open_one: Callable[[], BlockingConnection],
-        open_awaited: Callable[[], Coroutine[Any, Any, AwaitedConnection]],
-        most: int,
-        probe: Command,
-    ) -> None:
+    def __init__(self, health: Health, opener: Opener, host: Host | None, most: int, probe: Command) -> None:
         self.health = health
-        self.open_awaited = open_awaited
+        self.opener = opener
+        self.host = host
         self.most = most
         self.probe = probe
-        self.pool = Pool(open_one, most)
+        self.pool = Pool(lambda: opener.open(host), most)
         self.is_trusted = False  # whether what it may forget has been looked at, and is no hindrance
         self.age = 0  # connections made at an earlier age are not used again
         self.is_closed = False
@@ -83,10 +93,20 @@ class Link:
             self.age += 1
             self.pool.renew()
 
+    async def open_awaited(self) -> AwaitedConnection:
+        """A connection for the running loop."""
+        return (await self.opener.open_awaited(self.host)).unhurried()
+
     def close(self) -> None:
         """Close the blocking face's connections; the loops close theirs."""
         self.is_closed = True
         self.pool.close()
+
+    def leave(self) -> None:
+        """The server has nothing for us any more: keep no connection to it beyond what is being asked now."""
+        self.is_closed = True
+        self.age += 1
+        self.pool.renew()
 
     def wants_probe(self) -> bool:
         """Whether probing goes on; who asks it probes."""
@@ -140,6 +160,34 @@ class Link:
 class ThreadLine:
     """The blocking face's way: its coroutines never suspend."""
 
+    def __init__(self) -> None:
+        self._beside: dict[object, threading.Thread] = {}
+
+    def now_s(self) -> float:
+        """See `Line.now_s`."""
+        return time.monotonic()
+
+    async def beside(
+        self, what: object, work: Callable[[], Coroutine[Any, Any, None]], until_s: float | None
+    ) -> None:
+        """See `Line.beside`: by a thread."""
+        doing = self._beside.get(what)
+        if doing is None or not doing.is_alive():
+            doing = threading.Thread(
+                target=lambda: run_blocking(work()), name="tidegate-looking-up", daemon=True
+            )
+            try:
+                doing.start()
+            except RuntimeError:  # the interpreter ends
+                return
+            self._beside[what] = doing  # two at a time, if two come at once: the work is throttled itself
+        if until_s is not None:
+            doing.join(max(0.0, until_s - time.monotonic()))
+
+    async def opened(self, opener: Opener, host: Host) -> Connection:
+        """See `Line.opened`."""
+        return opener.open(host)
+
     async def run(self, link: Link, commands: Sequence[Command], until_s: float, calls: int = 1) -> list[Any]:
         """See `Line.run`."""
         if link.health.is_open:
@@ -167,7 +215,26 @@ class LoopLine:
         self._loop = loop
         self._pools: dict[Link, tuple[int, LoopPool]] = {}
         self._probing: dict[Link, asyncio.Task[None] | asyncio.TimerHandle] = {}
+        self._beside: dict[object, asyncio.Task[None]] = {}
         self.is_closed = False
+
+    def now_s(self) -> float:
+        """See `Line.now_s`."""
+        return self._loop.time()
+
+    async def beside(
+        self, what: object, work: Callable[[], Coroutine[Any, Any, None]], until_s: float | None
+    ) -> None:
+        """See `Line.beside`: by a task."""
+        doing = self._beside.get(what)
+        if doing is None or doing.done():
+            doing = self._beside[what] = self._loop.create_task(work())
+        if until_s is not None:
+            await asyncio.wait([doing], timeout=max(0.0, until_s - self._loop.time()))
+
+    async def opened(self, opener: Opener, host: Host) -> Connection:
+        """See `Line.opened`."""
+        return await opener.open_awaited(host)
 
     async def run(self, link: Link, commands: Sequence[Command], until_s: float, calls: int = 1) -> list[Any]:
         """See `Line.run`."""
@@ -185,9 +252,10 @@ class LoopLine:
         self.is_closed = True
         for _, pool in self._pools.values():
             pool.close()
-        for probing in self._probing.values():
-            probing.cancel()
+        for pending in (*self._probing.values(), *self._beside.values()):
+            pending.cancel()
         self._pools.clear()
+        self._beside.clear()
         self._probing.clear()
 
     def probe_by_loop(self, link: Link) -> None:
@@ -235,6 +303,8 @@ class LoopLine:
     def _pool(self, link: Link) -> LoopPool:
         age, pool = self._pools.get(link, (-1, None))
         if pool is None:
+            for gone in [other for other in self._pools if other.is_closed]:
+                self._pools.pop(gone)[1].renew()
             pool = LoopPool(link.open_awaited, link.most)
         elif age != link.age:
             pool.renew()
@@ -249,26 +319,33 @@ class LoopLine:
         """
         task = asyncio.current_task()
         assert task is not None
-        is_late = False
-
-        def end() -> None:
-            nonlocal is_late
-            is_late = True
-            task.cancel()
-
-        def end_soon() -> None:
-            nonlocal timer
-            timer = self._loop.call_soon(end)
-
-        timer: asyncio.Handle = self._loop.call_at(until_s, end_soon)
+        end = _End(task)
+        timer = self._loop.call_at(until_s, end.soon, self._loop)
         try:
             return await work
         except asyncio.CancelledError:
-            if is_late and task.uncancel() <= 0:
+            if end.has_come and task.uncancel() <= 0:
                 raise StoreUnavailable("no answer came in time", "deadline") from None
             raise
         finally:
             timer.cancel()
+            end.is_over = True
+
+
+class _End:
+    """The end of a deadline, which cancels a task unless that is done first."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+        self.has_come = self.is_over = False
+
+    def soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_soon(self.now)
+
+    def now(self) -> None:
+        if not self.is_over:
+            self.has_come = True
+            self._task.cancel()
 
 
 def _now_us() -> int:

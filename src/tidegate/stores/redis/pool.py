@@ -215,7 +215,11 @@ class LoopPool:
 
     def _open_more(self) -> None:
         wanted = sum(not waiter.done() for waiter in self._waiting)
-        if self._is_closed or wanted <= len(self._opening) or len(self._all) + len(self._opening) >= self._most:
+        if (
+            self._is_closed
+            or wanted <= len(self._opening)
+            or len(self._all) + len(self._opening) >= self._most
+        ):
             return
         task = asyncio.get_running_loop().create_task(self._open_beside())
         self._opening.add(task)

@@ -64,7 +64,9 @@ def losses(found: Mapping[str, str], replicas: int) -> list[str]:
             f"appendfsync is {found.get('appendfsync')}, so a crash loses the last charges and keeps the rest"
         )
     if found.get("save") and not keeps_log:
-        told.append(f"save is {found['save']!r}, so after a crash it comes back as it was at its last snapshot")
+        told.append(
+            f"save is {found['save']!r}, so after a crash it comes back as it was at its last snapshot"
+        )
     connected = found.get("connected_slaves", "0")
     if connected != "0" and not replicas:
         told.append(
@@ -76,7 +78,11 @@ def losses(found: Mapping[str, str], replicas: int) -> list[str]:
 async def reason_for_mistrust(link: Link, line: Line, options: Options, until_s: float) -> str | None:
     """Why this server must not hold a strict budget; None if nothing speaks against it."""
     found = await look(link, line, until_s)
-    told = ["it does not let us see what it may lose (CONFIG GET and INFO)"] if found is None else losses(found, options.replicas)
+    told = (
+        ["it does not let us see what it may lose (CONFIG GET and INFO)"]
+        if found is None
+        else losses(found, options.replicas)
+    )
     if not told:
         return None
     return f"{link.health.where} may forget what strict rules have charged: {'; '.join(told)}; {WAYS_OUT}"
