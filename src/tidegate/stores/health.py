@@ -50,6 +50,8 @@ class Health:
     def __init__(self, where: str) -> None:
         self.where = where
         self.is_open = False
+        self.is_well = True
+        """Whether nothing has failed since the last outage was over: then `answered` need not be said."""
         self._lock = threading.Lock()
         self._in_a_row = 0
         self._troubled_since_us: int | None = None
@@ -70,7 +72,7 @@ class Health:
 
     def answered(self, now_us: int) -> None:
         """A call or a probe was answered. Closes the breaker."""
-        if self._in_a_row or self._troubled_since_us is not None:
+        if not self.is_well:
             with self._lock:
                 self._in_a_row, self.is_open = 0, False
                 since_us, well_us = self._troubled_since_us, self._well_since_us
@@ -80,6 +82,7 @@ class Health:
                 if now_us - well_us < QUIET_US:
                     return
                 self._troubled_since_us = self._well_since_us = None
+                self.is_well = True
                 missed, self._without_store = self._without_store, 0
             lasted_s = max(0, well_us - since_us) / 1_000_000
             _log().warning(
@@ -90,7 +93,7 @@ class Health:
         """So many calls, sent together, got no usable answer. The first of an outage is logged."""
         with self._lock:
             self._count(error.cause, calls)
-            self._well_since_us = None
+            self._well_since_us, self.is_well = None, False
             first = self._troubled_since_us is None
             if first:
                 self._troubled_since_us = now_us

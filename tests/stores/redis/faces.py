@@ -18,7 +18,9 @@ TEN = TokenBucket(10, "0/s")
 """Ten, and never more."""
 
 
-def charge(key: str = "acme", cost: int = 1, *, rule: str = "rule", limit: Limit = TEN, **more: Any) -> Charge:
+def charge(
+    key: str = "acme", cost: int = 1, *, rule: str = "rule", limit: Limit = TEN, **more: Any
+) -> Charge:
     """A charge of whole tokens."""
     return Charge(rule, key, limit, cost * 1_000, **more)
 

@@ -1,8 +1,8 @@
 """How a server is asked, written once for both faces: what is encoded, sent, redirected, and decoded.
 
-Callers hand in items: requests to decide, or adjustments. Items that travel together become as few commands
-as can be: one script call for all requests of one instant (on a cluster: of one slot), sent in one round
-trip. Each is answered by itself, with an error in its place where it failed.
+Callers hand in items: requests to decide, adjustments, keys to forget. Items that travel together become as
+few commands as can be: one script call for all requests of one instant (on a cluster: of one slot), in one
+round trip. Each is answered by itself, with an error in its place where it failed.
 
 Nothing that may have been carried out is sent again. What is sent a second time has surely not been: the
 server did not have the script (then the whole text goes), or it sent us to another node, or an instant lay
@@ -18,24 +18,32 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
-from tidegate.core.outcome import Charge
+from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
 from tidegate.stores.redis.address import Options
 from tidegate.stores.redis.causes import Redirection, classified, is_no_script, redirection
 from tidegate.stores.redis.connections import Command
 from tidegate.stores.redis.link import Line, Link
 from tidegate.stores.redis.names import Names
-from tidegate.stores.redis.scripts import ADJUST, DECIDE, Script
+from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET, Script
 from tidegate.stores.redis.trust import reason_for_mistrust
-from tidegate.stores.redis.wire import Missed, decode_adjust, decode_decide, encode_adjust, encode_decide
+from tidegate.stores.redis.wire import (
+    Missed,
+    decode_adjust,
+    decode_decide,
+    decode_forget,
+    encode_adjust,
+    encode_decide,
+    encode_forget,
+)
 
 REQUESTS_MOST = 128
 """Requests in one script call: while it runs, the server answers nobody else."""
 BYTES_A_CHARGE = 160
 HOPS_MOST = 4
 
-_BY_NAME = {script: (b"EVALSHA", script.sha.encode()) for script in (DECIDE, ADJUST)}
-_WHOLE = {script: (b"EVAL", script.text.encode()) for script in (DECIDE, ADJUST)}
+_BY_NAME = {script: (b"EVALSHA", script.sha.encode()) for script in (DECIDE, ADJUST, FORGET)}
+_WHOLE = {script: (b"EVAL", script.text.encode()) for script in (DECIDE, ADJUST, FORGET)}
 ROUNDS_MOST = 3
 
 
@@ -64,7 +72,19 @@ class Change(NamedTuple):
         return sum(BYTES_A_CHARGE + len(one.charge.key) for one in self.adjustments)
 
 
-Item: TypeAlias = Ask | Change
+class Forget(NamedTuple):
+    """Keys to make fresh, each a rule and a key."""
+
+    keys: Sequence[tuple[str, Key]]
+    now_us: int | None = None
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes."""
+        return sum(BYTES_A_CHARGE + len(key) for _, key in self.keys)
+
+
+Item: TypeAlias = Ask | Change | Forget
 
 
 class Places(Protocol):
@@ -97,13 +117,15 @@ class _Part:
 
     def _encoded(self, asked: Sequence[Any], names: Names, at_us: int) -> tuple[bytes, ...]:
         clustered = self.slot is not None
-        if self.script is DECIDE:
-            keys, args = encode_decide(
-                asked, names, now_us=self.now_us, take=self.take, windows_at_us=at_us, clustered=clustered
-            )
-        else:
+        if self.script is FORGET:
+            keys, args = encode_forget(asked, names, clustered=clustered)
+        elif self.script is ADJUST:
             keys, args = encode_adjust(
                 asked, names, now_us=self.now_us, windows_at_us=at_us, clustered=clustered
+            )
+        else:
+            keys, args = encode_decide(
+                asked, names, now_us=self.now_us, take=self.take, windows_at_us=at_us, clustered=clustered
             )
         return (b"%d" % len(keys), *keys, *args)
 
@@ -136,9 +158,11 @@ class _Part:
 
     def decode(self) -> list[Any]:
         """An answer, an error or Missed for each of what was asked."""
-        if self.script is DECIDE:
-            return list(decode_decide(self.reply, self.asked))
-        return list(decode_adjust(self.reply, self.asked))
+        if self.script is FORGET:
+            return list(decode_forget(self.reply, self.asked))
+        if self.script is ADJUST:
+            return list(decode_adjust(self.reply, self.asked))
+        return list(decode_decide(self.reply, self.asked))
 
 
 class Asking:
@@ -150,6 +174,43 @@ class Asking:
         self._places = places
         self._line = line
         self._server_is_ahead_us = 0
+
+    async def one(
+        self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
+    ) -> list[Outcome] | StoreError:
+        """The outcomes of one request, or its StoreError: `answer` for the commonest case, a shorter way."""
+        if not _is_strict(request):
+            clustered = self._places.slot(request[0].rule, request[0].key) is not None
+            guess_us = time.time_ns() // 1_000 + self._server_is_ahead_us
+            try:
+                keys, args = encode_decide(
+                    (request,),
+                    self._names,
+                    now_us=now_us,
+                    take=take,
+                    windows_at_us=guess_us,
+                    clustered=clustered,
+                )
+                command = (*_BY_NAME[DECIDE], b"%d" % len(keys), *keys, *args)
+                (reply,) = await self._line.run(link, (command,), until_s)
+            except TidegateError as error:
+                return error if isinstance(error, StoreError) else StoreError(str(error))
+            if isinstance(reply, bytes):
+                try:
+                    (answer,) = decode_decide(reply, (request,))
+                except StoreUnavailable as error:
+                    answer = error
+                if isinstance(answer, StoreUnavailable):
+                    link.failed(answer)
+                else:
+                    link.answered()
+                if not isinstance(answer, Missed):
+                    return answer
+            elif not (is_no_script(reply) or redirection(reply)):
+                return self._judged(link, reply, 1)
+        ((whole,),) = await self.answer(link, (Ask((request,), now_us, take),), until_s)
+        found: list[Outcome] | StoreError = whole
+        return found
 
     async def answer(self, link: Link, items: Sequence[Item], until_s: float) -> list[list[Any]]:
         """For each item a list: of outcomes for its requests, of units for its adjustments.
@@ -170,50 +231,38 @@ class Asking:
                 answers[item][place] = StoreError("the calendar windows sent were missed again and again")
         return answers
 
-    async def forget(self, link: Link, names: Sequence[bytes], until_s: float) -> None:
-        """Delete these keys, wherever they live by now. Raises StoreError if some could not be."""
-        commands = [(b"UNLINK", name) for name in names]
-        replies = await self._line.run(link, commands, until_s)
-        for command, reply in zip(commands, replies, strict=True):
-            elsewhere = redirection(reply)
-            if elsewhere is not None:
-                there = self._places.moved(elsewhere)
-                first: list[Command] = [] if elsewhere.for_good else [(b"ASKING",)]
-                reply = (await self._line.run(there, [*first, command], until_s))[-1]  # noqa: PLW2901 - the same command's
-            if isinstance(reply, Exception):
-                raise self._judged(link, reply, 1)
-        link.answered()
-
     def _parts(
         self, items: Sequence[Item], answers: list[list[Any]], mistrust: StoreError | None
     ) -> list[_Part]:
-        """The script calls that the items need: one for each kind, slot and instant, unless it gets too large."""
+        """The script calls that the items need: one for each kind, slot and instant, or some if it is large."""
         filling: dict[tuple[Any, ...], _Part] = {}
         parts: list[_Part] = []
 
-        def put(
-            script: Script, one: Any, first: Charge, item: Item, take: bool, place: tuple[int, int]
-        ) -> None:
-            group = script, self._places.slot(first.rule, first.key), item.now_us, take
+        def put(script: Script, one: Any, rule: str, key: Key, number: int, place: int) -> None:
+            item = items[number]
+            group = script, self._places.slot(rule, key), item.now_us, getattr(item, "take", True)
             part = filling.get(group)
             if part is None or len(part.asked) >= REQUESTS_MOST:
                 part = filling[group] = _Part(*group)
                 parts.append(part)
             part.asked.append(one)
-            part.places.append(place)
+            part.places.append((number, place))
 
         for number, item in enumerate(items):
-            if isinstance(item, Change):
-                for place, adjustment in enumerate(item.adjustments):
-                    put(ADJUST, adjustment, adjustment.charge, item, True, (number, place))
-                continue
-            for place, request in enumerate(item.requests):
-                if not request:
-                    answers[number][place] = []
-                elif mistrust is not None and item.take and _is_strict(request):
-                    answers[number][place] = mistrust
-                else:
-                    put(DECIDE, request, request[0], item, item.take, (number, place))
+            if isinstance(item, Ask):
+                for place, request in enumerate(item.requests):
+                    if not request:
+                        answers[number][place] = []
+                    elif mistrust is not None and item.take and _is_strict(request):
+                        answers[number][place] = mistrust
+                    else:
+                        put(DECIDE, request, request[0].rule, request[0].key, number, place)
+            elif isinstance(item, Change):
+                for place, one in enumerate(item.adjustments):
+                    put(ADJUST, one, one.charge.rule, one.charge.key, number, place)
+            else:
+                for place, (rule, key) in enumerate(item.keys):
+                    put(FORGET, (rule, key), rule, key, number, place)
         return parts
 
     def _encode(self, parts: list[_Part], answers: list[list[Any]]) -> None:
@@ -312,8 +361,11 @@ class Asking:
                 if _is_strict(request) and not isinstance(answer, StoreError | Missed):
                     decoded[number] = error
 
-    def _judged(self, link: Link, reply: Exception, calls: int) -> StoreError:
-        """What a reply that is an error means; an outage is told to the breaker."""
+    def _judged(self, link: Link, reply: object, calls: int) -> StoreError:
+        """What a reply that is an error, or no text, means; an outage is told to the breaker."""
+        if not isinstance(reply, Exception):
+            shown = repr(reply)[:60]
+            reply = StoreUnavailable(f"the server answered {shown}, which is no answer", "broken_reply")
         error = classified(reply)
         if isinstance(error, StoreUnavailable):
             link.failed(error, calls)

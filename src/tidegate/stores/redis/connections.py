@@ -38,13 +38,20 @@ class Connection(Protocol):
         """Close it without a word. May be said twice."""
 
 
+_LENGTHS = [b"$%d" % length for length in range(512)]
+
+
 def packed(commands: Iterable[Command]) -> bytes:
     """The commands as they are sent."""
     pieces = []
     for command in commands:
-        pieces.append(b"*%d\r\n" % len(command))
-        pieces += [b"$%d\r\n%b\r\n" % (len(word), word) for word in command]
-    return b"".join(pieces)
+        pieces.append(b"*%d" % len(command))
+        for word in command:
+            length = len(word)
+            pieces.append(_LENGTHS[length] if length < 512 else b"$%d" % length)
+            pieces.append(word)
+    pieces.append(b"")
+    return b"\r\n".join(pieces)
 
 
 class BlockingConnection:

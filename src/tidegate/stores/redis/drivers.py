@@ -47,7 +47,9 @@ class Maker(NamedTuple):
     def open(self, host: Host | None, within_s: float) -> BlockingConnection:
         """A connection to this server (None: the one in the arguments) that is ready for commands."""
         try:
-            raw = deadlined(self.kind)(**self._for(host, within_s))
+            raw = deadlined(self.kind)(  # type: ignore[arg-type]  # a class is hashable
+                **self._for(host, within_s)
+            )
             raw.until_s = time.monotonic() + within_s
             raw.connect()
         except Exception as error:
@@ -77,7 +79,7 @@ class Makers(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where the servers are and how to connect to them. `hosts` are sentinels or nodes; one server has none."""
+    """Where the servers are and how to connect. `hosts` are sentinels or nodes; a single server has none."""
 
     kind: Kind
     where: str
@@ -106,7 +108,7 @@ def target_of_address(address: Address) -> Target:
 
 
 def target_of_client(client: Any) -> Target | None:
-    """The target of a client; None for one that shows no connections and is to be asked by its own methods."""
+    """The target of a client; None for one that shows no connections, and is asked by its own methods."""
     nodes = getattr(client, "nodes_manager", None)
     if nodes is not None and hasattr(nodes, "startup_nodes"):
         return _of_cluster(client, nodes)

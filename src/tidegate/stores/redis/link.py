@@ -48,7 +48,7 @@ class Line(Protocol):
     async def beside(
         self, what: object, work: Callable[[], Coroutine[Any, Any, None]], until_s: float | None
     ) -> None:
-        """Have the work done beside the callers, once at a time for each `what`; wait until it is done, or not.
+        """Have the work done beside the callers, once at a time for each `what`; wait for it, or not.
 
         It ends in any case: with the work, or with the deadline.
         """
@@ -76,7 +76,8 @@ class Link:
 
     def answered(self) -> None:
         """A round trip went well."""
-        self.health.answered(_now_us())
+        if not self.health.is_well:
+            self.health.answered(_now_us())
 
     def failed(self, error: StoreUnavailable, calls: int = 1) -> None:
         """So many callers got no usable answer."""

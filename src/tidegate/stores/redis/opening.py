@@ -19,8 +19,8 @@ from tidegate.stores.redis.drivers import OPEN_WITHIN_S, Makers, Target
 
 SENTINEL_WITHIN_S = 0.25
 NOT_SERVED = {
-    "blocking": "an async client serves AsyncLimiter; give Limiter a sync client, or a URL, which serves both",
-    "awaited": "a sync client serves Limiter; give AsyncLimiter an async client, or a URL, which serves both",
+    "blocking": "an async client serves AsyncLimiter; give Limiter a sync client, or a URL: it does for both",
+    "awaited": "a sync client serves Limiter; give AsyncLimiter an async client, or a URL: it does for both",
 }
 
 To: TypeAlias = Callable[[Host | None], Awaitable[Connection]]
@@ -30,7 +30,7 @@ class Opener(Protocol):
     """Makes connections of either kind, ready for commands. None is the one server that is meant."""
 
     def open(self, host: Host | None) -> BlockingConnection:
-        """A blocking one. Raises StoreUnavailable, or StoreError where the target serves the other face only."""
+        """A blocking one. Raises StoreUnavailable, or StoreError if the target serves only the other face."""
 
     async def open_awaited(self, host: Host | None) -> AwaitedConnection:
         """One of the running event loop."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 import weakref
 from collections.abc import AsyncGenerator, Coroutine, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from tidegate.core.compose import Adjustment
@@ -26,11 +26,11 @@ from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.health import Health
 from tidegate.stores.lane import Lane
 from tidegate.stores.redis.address import Options, options_of, read_url
-from tidegate.stores.redis.asking import Asking, Item
+from tidegate.stores.redis.asking import Ask, Asking, Item
 from tidegate.stores.redis.drivers import Target, target_of_address, target_of_client
 from tidegate.stores.redis.link import Link, LoopLine, ThreadLine
 from tidegate.stores.redis.names import Names
-from tidegate.stores.redis.opening import Opener, opener
+from tidegate.stores.redis.opening import opener
 from tidegate.stores.redis.scripts import DECIDE
 from tidegate.stores.redis.stub import StubOpener, is_askable
 from tidegate.stores.redis.topology import Single, Spread, Topology
@@ -59,7 +59,8 @@ class _Core:
         if found is None:
             if not is_askable(target):
                 raise StoreError(
-                    f"a Redis store is made of a URL, or of a client of redis-py or valkey-py, not of {type(target).__name__}"
+                    "a Redis store is made of a URL, or of a client of redis-py or valkey-py; "
+                    f"this is a {type(target).__name__}"
                 )
             self.topology = Single("redis by the client given", StubOpener(target), options, PROBE)
         elif found.kind == "cluster":
@@ -88,7 +89,7 @@ class RedisStore:
 
     Args:
         target: a URL, or a client of redis-py or valkey-py, which is left as it is: connections are our own,
-            made as the client makes its. An async client serves the awaited face alone, a sync client this one.
+            made as the client makes its. An async client serves the awaited face, a sync client this one.
         prefix: how all keys begin.
         deadline: the longest that a call may take, connecting included.
         may_forget: whether strict rules may stand on a server that could lose single charges.
@@ -120,7 +121,7 @@ class RedisStore:
         )
         core = self._core
         self._way = _ThreadWay(core)
-        self._verbs = Verbs(core.topology, core.names, self._way, core.options.deadline_us)
+        self._verbs = Verbs(core.topology, self._way, core.options.deadline_us)
         self._awaited = AwaitedRedisStore(core)
 
     @property
@@ -293,6 +294,11 @@ class _ThreadWay:
         self.line = ThreadLine()
         self.asking = Asking(core.names, core.options, core.topology, self.line)
 
+    async def decide(
+        self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
+    ) -> list[Outcome] | StoreError:
+        return await self.asking.one(link, request, now_us, take, until_s)
+
     async def ask(self, link: Link, item: Item, until_s: float) -> list[Any]:
         (answers,) = await self.asking.answer(link, (item,), until_s)
         return answers
@@ -309,7 +315,7 @@ class _LoopWay:
     ) -> None:
         self.line = LoopLine(loop)
         self.asking = Asking(core.names, core.options, core.topology, self.line)
-        self.verbs = Verbs(core.topology, core.names, self, core.options.deadline_us)
+        self.verbs = Verbs(core.topology, self, core.options.deadline_us)
         self._lanes: dict[Link, Lane[Item, list[Any]]] = {}
         self._loop, self._ways = loop, ways
         self._staying = self._stay()
@@ -317,6 +323,16 @@ class _LoopWay:
     async def begin(self) -> None:
         """From now on the end of the loop closes everything."""
         await anext(self._staying)
+
+    async def decide(
+        self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
+    ) -> list[Outcome] | StoreError:
+        try:
+            ((answer),) = await self.ask(link, Ask((request,), now_us, take), until_s)
+        except StoreError as error:
+            return error
+        outcomes: list[Outcome] | StoreError = answer
+        return outcomes
 
     async def ask(self, link: Link, item: Item, until_s: float) -> list[Any]:
         lane = self._lanes.get(link)
@@ -362,8 +378,10 @@ def from_url(url: str) -> RedisStore:
 
 
 def _made_again(url: str, options: Options) -> RedisStore:
-    store = RedisStore(url, prefix=options.prefix)
-    return store
+    """A store of another process, or another one in this; what its URL does not say, its options do."""
+    given = options._asdict()
+    deadline_us = given.pop("deadline_us")
+    return RedisStore(url, deadline=timedelta(microseconds=deadline_us), **given)
 
 
 _faces: weakref.WeakSet[AwaitedRedisStore] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""A client that shows no connections of its own, asked by its public methods: a wrapper, a fake, a test's stub.
+"""A client that shows no connections of its own, asked by its public methods: a wrapper, a fake, a stub.
 
 It has `evalsha` and `eval` as redis-py has them, or `execute_command` alone, all blocking or all awaited. How
 long a blocking one takes is up to it: nothing can take back a call that somebody else has begun.

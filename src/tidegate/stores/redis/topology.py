@@ -85,7 +85,7 @@ class Single:
     def moved(self, elsewhere: Redirection) -> Link:
         """Raise: only the node of a cluster sends us elsewhere."""
         raise StoreError(
-            f"{self.health.where} is a node of a cluster; write redis+cluster://, or give a RedisCluster client"
+            f"{self.health.where} is a node of a cluster: write redis+cluster://, or give a RedisCluster"
         )
 
     async def doubt(self, line: Line) -> None:

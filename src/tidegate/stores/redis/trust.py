@@ -70,7 +70,7 @@ def losses(found: Mapping[str, str], replicas: int) -> list[str]:
     connected = found.get("connected_slaves", "0")
     if connected != "0" and not replicas:
         told.append(
-            f"{connected} replicas may be promoted before they know of the last charges (replicas=1 waits for one)"
+            f"{connected} replicas may be promoted without the last charges (replicas=1 waits for one)"
         )
     return told
 

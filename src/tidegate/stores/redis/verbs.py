@@ -7,7 +7,7 @@ each is asked by itself, and one that fails is no hindrance to the others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from tidegate.core.compose import Adjustment
@@ -15,9 +15,8 @@ from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.health import SILENT
-from tidegate.stores.redis.asking import REQUESTS_MOST, Ask, Asking, Change, Item
+from tidegate.stores.redis.asking import REQUESTS_MOST, Ask, Change, Forget, Item
 from tidegate.stores.redis.link import Line, Link
-from tidegate.stores.redis.names import Names
 from tidegate.stores.redis.topology import Topology
 from tidegate.units import US_PER_S
 
@@ -34,9 +33,10 @@ class Way(Protocol):
     def line(self) -> Line:
         """The way to the servers, for what is not asked by `ask`."""
 
-    @property
-    def asking(self) -> Asking:
-        """Who asks them."""
+    async def decide(
+        self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
+    ) -> list[Outcome] | StoreError:
+        """The outcomes of one request, or the StoreError that stands in their place."""
 
     async def ask(self, link: Link, item: Item, until_s: float) -> list[Any]:
         """What `Asking.answer` says to the item; what the link as a whole refuses is raised."""
@@ -48,28 +48,31 @@ class Way(Protocol):
 class Verbs:
     """The verbs of one store by one way. `deadline_us` holds where a call names none."""
 
-    def __init__(self, topology: Topology, names: Names, way: Way, deadline_us: int) -> None:
+    def __init__(self, topology: Topology, way: Way, deadline_us: int) -> None:
         self._topology = topology
-        self._names = names
         self._way = way
         self._deadline_us = deadline_us
+        self._only_link = None if topology.is_cluster else topology.links()[0]
 
     async def decide(
         self, charges: Sequence[Charge], now_us: int | None, take: bool, deadline_us: int | None
     ) -> list[Outcome]:
         """Decide all-or-nothing. Raises StoreError for charges of several parts."""
+        way = self._way
         until_s = self._until_s(deadline_us)
-        link = await self._topology.link(self._common_slot(charges), self._way.line, until_s)
-        (answer,) = await self._asked(link, Ask((charges,), now_us, take), until_s)
+        link = self._only_link
+        if link is None:
+            link = await self._topology.link(self._common_slot(charges), way.line, until_s)
+        answer = await way.decide(link, charges, now_us, take, until_s)
         if isinstance(answer, StoreError):
+            await self._doubt([answer])
             raise answer
-        outcomes: list[Outcome] = answer
-        return outcomes
+        return answer
 
     async def decide_many(
         self, requests: Sequence[Sequence[Charge]], now_us: int | None, deadline_us: int | None
     ) -> list[list[Outcome] | StoreError]:
-        """Decide each by itself. The deadline is that of each round trip; after one that failed none follows."""
+        """Decide each by itself. The deadline is that of a round trip; after one that failed none follows."""
         answers: list[Any] = [None] * len(requests)
         by_link: dict[Link, list[int]] = defaultdict(list)
         until_s = self._until_s(deadline_us)
@@ -99,42 +102,41 @@ class Verbs:
         self, adjustments: Sequence[Adjustment], now_us: int | None, deadline_us: int | None
     ) -> list[int]:
         """Give back or charge on top, each for itself. Raises the error of one that failed, if any did."""
-        units: list[Any] = [0] * len(adjustments)
-        by_link: dict[Link, list[int]] = defaultdict(list)
-        until_s = self._until_s(deadline_us)
-        for number, one in enumerate(adjustments):
-            slot = self._topology.slot(one.charge.rule, one.charge.key)
-            by_link[await self._topology.link(slot, self._way.line, until_s)].append(number)
-
-        async def on(link: Link, numbers: list[int]) -> None:
-            item = Change([adjustments[number] for number in numbers], now_us)
-            for number, answer in zip(numbers, await self._asked(link, item, until_s), strict=True):
-                units[number] = answer
-
-        await self._way.all_of([on(link, numbers) for link, numbers in by_link.items()])
-        for answer in units:
-            if isinstance(answer, StoreError):
-                raise answer
-        return units
+        keys = [(one.charge.rule, one.charge.key) for one in adjustments]
+        return await self._each(adjustments, keys, lambda some: Change(some, now_us), deadline_us)
 
     async def forget(self, keys: Sequence[tuple[str, Key]], deadline_us: int | None) -> None:
         """Make these keys fresh. Raises the error of one that failed, if any did."""
-        by_link: dict[Link, list[bytes]] = defaultdict(list)
+        await self._each(keys, keys, Forget, deadline_us)
+
+    async def _each(
+        self,
+        entries: Sequence[T],
+        keys: Sequence[tuple[str, Key]],
+        item_of: Callable[[list[T]], Item],
+        deadline_us: int | None,
+    ) -> list[Any]:
+        """The answers, in order, from wherever the keys live. Raises the error of the first that failed."""
+        answers: list[Any] = [None] * len(entries)
+        by_link: dict[Link, list[int]] = defaultdict(list)
         until_s = self._until_s(deadline_us)
-        for rule, key in keys:
-            link = await self._topology.link(self._topology.slot(rule, key), self._way.line, until_s)
-            by_link[link].append(self._names.key(rule, key))
-        failures: list[StoreError] = []
-
-        async def on(link: Link, names: list[bytes]) -> None:
+        for number, (rule, key) in enumerate(keys):
             try:
-                await self._way.asking.forget(link, names, until_s)
+                link = await self._topology.link(self._topology.slot(rule, key), self._way.line, until_s)
+                by_link[link].append(number)
             except StoreError as error:
-                failures.append(error)
+                answers[number] = error
 
-        await self._way.all_of([on(link, names) for link, names in by_link.items()])
-        if failures:
-            raise failures[0]
+        async def on(link: Link, numbers: list[int]) -> None:
+            item = item_of([entries[number] for number in numbers])
+            for number, answer in zip(numbers, await self._asked(link, item, until_s), strict=True):
+                answers[number] = answer
+
+        await self._way.all_of([on(link, numbers) for link, numbers in by_link.items()])
+        for answer in answers:
+            if isinstance(answer, StoreError):
+                raise answer
+        return answers
 
     def _until_s(self, deadline_us: int | None) -> float:
         wanted_us = self._deadline_us if deadline_us is None else deadline_us
@@ -154,9 +156,12 @@ class Verbs:
             answers = await self._way.ask(link, item, until_s)
         except StoreError as error:
             answers = [error] * len(item[0])
-        if _silence(answers) is not None:
-            await self._topology.doubt(self._way.line)
+        await self._doubt(answers)
         return answers
+
+    async def _doubt(self, answers: Sequence[Any]) -> None:
+        if self._only_link is None and _silence(answers) is not None:
+            await self._topology.doubt(self._way.line)
 
 
 def _silence(answers: Sequence[Any]) -> StoreUnavailable | None:
