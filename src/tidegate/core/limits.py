@@ -264,6 +264,9 @@ class FixedWindow(Limit):
 
     def __init__(self, limit: Number, window: Duration, zone: str = "UTC") -> None:
         size = _capacity(limit, "limit")
+        if 2 * size * MILLI >= EXACT:
+            most = (EXACT - 1) // (2 * MILLI)
+            raise LimitError(f"limit is {shown(limit)}; the exact integers hold at most {most}")
         zone_named(zone)
         calendar: Calendar
         if isinstance(window, str) and window in _CALENDAR_US:

@@ -26,7 +26,7 @@ _CODE = re.compile(r"(?:@?user_script:\s*[0-9]+:\s*)?-?([A-Z]+)\b")
 
 
 def error_said(text: str) -> StoreError:
-    """The error that the server's text stands for: StoreUnavailable for an outage, else a plain StoreError."""
+    """The error that the server's text stands for: StoreUnavailable for an outage, else StoreError."""
     found = _CODE.match(text)
     cause = _CAUSES.get(found[1]) if found else None
     if cause is None and "max number of clients" in text:

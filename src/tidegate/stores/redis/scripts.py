@@ -12,7 +12,7 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
-_LAWS = {"L": "level", "F": "fixed", "S": "sliding", "G": "log"}
+_MADE = {"L": "level", "F": "fixed", "S": "sliding", "G": "log", "carry": "carry"}
 
 
 class Script(NamedTuple):
@@ -28,8 +28,15 @@ def _source(name: str) -> str:
 
 
 def _assembled(name: str, last_of_rarer: str) -> Script:
-    laws = [f"function makers.{letter}()\n{_source(law)}end\n" for letter, law in _LAWS.items()]
-    rarer = [_source("exact"), "local makers = {}\n", *laws, _source("current"), _source(last_of_rarer)]
+    made = [f"local function {part}_made()\n{_source(part)}end\n" for part in _MADE.values()]
+    makers = ", ".join(f"{name} = {part}_made" for name, part in _MADE.items())
+    rarer = [
+        _source("exact"),
+        *made,
+        f"local makers = {{ {makers} }}\n",
+        _source("current"),
+        _source(last_of_rarer),
+    ]
     text = f"local function rarer(now, ask, allowance_ms)\n{''.join(rarer)}end\n{_source(name)}"
     return Script(name, text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 

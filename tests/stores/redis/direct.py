@@ -1,0 +1,184 @@
+"""Random charges on a store and on the reference, state by state: what one keeps, the other must keep too.
+
+Where `tidegate.testing.traces` plays a policy as its users would, this asks the store itself, and for
+trouble: another limit on the same key at any time, numbers at the edge of the exact integers, patience,
+debts, receipts of every age, clocks that jump, many requests in one call. Nothing is forgotten in between,
+so the states must be equal to the last number; of a log, which travels in short, every figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from tests.stores.redis.plain import PlainStore
+from tidegate import FixedWindow, LeakyBucket, LeakyQueue, SlidingLog, SlidingWindow, TokenBucket
+from tidegate.core.carry import WAYS
+from tidegate.core.compose import Adjustment
+from tidegate.core.law import EXACT
+from tidegate.core.limits import Limit
+from tidegate.core.log import Log
+from tidegate.core.outcome import Charge, Outcome
+from tidegate.testing.reference import ReferenceStore
+from tidegate.units import MILLI, US_PER_S
+
+START_US = 1_700_000_000 * US_PER_S
+KEYS: tuple[str | bytes, ...] = ("x", "y", b"s1:xs1:z")
+
+USUAL: tuple[Limit, ...] = (
+    TokenBucket(10, "5/s"),
+    TokenBucket(20, "5/s"),
+    LeakyBucket(10, "5/s"),
+    TokenBucket(3, "0/s"),
+    TokenBucket(10, "7/min"),
+    TokenBucket(2.5, "1 per 3s"),
+    LeakyQueue(10, "5/s"),
+    LeakyQueue(6, "5/s", "interval"),
+    LeakyQueue(8, "2/s", delay_after=3),
+    FixedWindow(10, "10s"),
+    FixedWindow(5, "1min"),
+    FixedWindow(7, "day", "Europe/Berlin"),
+    FixedWindow(7, "month", "Asia/Kolkata"),
+    SlidingWindow(10, "10s"),
+    SlidingWindow(4, "1500ms"),
+    SlidingLog(10, "10s"),
+    SlidingLog(5, "1min"),
+    SlidingLog(30, "10s"),
+)
+EDGES: tuple[Limit, ...] = (
+    TokenBucket(1_600, "1 per 30 days"),
+    TokenBucket(1_733, "1 per 30 days"),
+    TokenBucket(4_000_000_000_000, "1000/s"),
+    TokenBucket(0.001, "1 per 365 days"),
+    TokenBucket(4_503_599_627_370.495, "0/s"),
+    TokenBucket(100, "1000000/s"),
+    TokenBucket(1_000, "123457 per 30 days"),
+    FixedWindow(4_503_599_627_370, "1h"),
+    FixedWindow(0.001, "1us"),
+    SlidingWindow(4_000_000_000_000, "1s"),
+    SlidingWindow(0.001, "36500 days"),
+    SlidingLog(100_000, "36500 days"),
+    SlidingLog(1, "1us"),
+)
+
+
+class Pair:
+    """A store and the reference, asked the same."""
+
+    def __init__(self, store: PlainStore, random: Random, limits: Sequence[Limit]) -> None:
+        self.store = store
+        self.reference = ReferenceStore()
+        self.random = random
+        self.limits = limits
+        self.now_us = START_US + random.randrange(60 * US_PER_S)
+        self.current = {key: random.choice(limits) for key in KEYS}
+        self.charged: list[Outcome] = []
+        self.told: list[str] = []
+
+    def step(self) -> None:
+        """Do one thing on both, and compare."""
+        self.now_us = self._next_instant()
+        kind = self.random.random()
+        if kind < 0.62:
+            self._decide(take=True)
+        elif kind < 0.7:
+            self._decide(take=False)
+        elif kind < 0.97 and self.charged:
+            self._adjust()
+        elif kind >= 0.97:
+            places = [("rule", self.random.choice(KEYS))]
+            self.told.append(f"{self.now_us} forget {places}")
+            self.reference.forget(places)
+            self.store.forget(places)
+
+    def _decide(self, *, take: bool) -> None:
+        requests = [self._request() for _ in range(self.random.choice((1, 1, 1, 2, 5)))]
+        self.told.append(f"{self.now_us} take={take} {requests}")
+        answers = self.store.decide_many(requests, self.now_us, take=take)
+        for request, answer in zip(requests, answers, strict=True):
+            expected = self.reference.decide(request, self.now_us, take=take)
+            assert list(map(seen, answer)) == list(map(seen, expected)), self._told(request)
+            self.charged += [outcome for outcome in expected if outcome.charged]
+
+    def _adjust(self) -> None:
+        entries = [self._entry() for _ in range(self.random.choice((1, 1, 3)))]
+        self.told.append(f"{self.now_us} adjust {entries}")
+        answered = self.store.adjust(entries, self.now_us)
+        assert answered == self.reference.adjust(entries, self.now_us), self._told(entries)
+
+    def _request(self) -> list[Charge]:
+        count = self.random.choice((1, 1, 1, 2, 3))
+        return [self._charge(key) for key in self.random.sample(KEYS, count)]
+
+    def _charge(self, key: str | bytes) -> Charge:
+        random = self.random
+        if random.random() < 0.1:
+            self.current[key] = random.choice(self.limits)
+        limit = self.current[key]
+        return Charge(
+            "rule",
+            key,
+            limit,
+            self._cost(limit),
+            mode=random.choice(("enforce", "enforce", "enforce", "shadow")),
+            carry=random.choice(WAYS),
+            patience_us=random.choice((None, None, None, 0, 1, 400_000, 3_000_000, 10**12, 10**18)),
+        )
+
+    def _cost(self, limit: Limit) -> int:
+        capacity = limit.law.capacity
+        costs = [0, MILLI, MILLI, MILLI, 2 * MILLI, capacity, capacity - 1, capacity + 1, 10**20, 1, 333]
+        cost = self.random.choice(costs)
+        return cost - cost % MILLI if isinstance(limit, SlidingLog) else cost
+
+    def _entry(self) -> Adjustment:
+        random = self.random
+        earlier = random.choice(self.charged[-12:])
+        charge = earlier.charge
+        if random.random() < 0.1:
+            charge = charge._replace(limit=self.current[charge.key])
+        grain = charge.limit.law.grain
+        capacity = charge.limit.law.capacity
+        if random.random() < 0.3:
+            most = (EXACT - 1) // (2 * grain) - capacity
+            debt = random.choice((0, 1, 2 * MILLI, capacity, max(0, most)))
+            units = grain * self._cost(charge.limit)
+            return Adjustment(charge, earlier.receipt, max(1, units), 0, False, debt)
+        cost = earlier.charge.cost * earlier.limit.law.grain
+        units = random.choice((cost, 1, cost // 2, grain * MILLI))
+        own = random.choice((0, 0, 0, units, cost // 3))
+        return Adjustment(charge, earlier.receipt, -max(1, units), own, random.random() < 0.3)
+
+    def _next_instant(self) -> int:
+        random = self.random
+        kind = random.random()
+        if kind < 0.4:
+            return self.now_us
+        if kind < 0.8:
+            return self.now_us + random.choice(
+                (1, random.randrange(US_PER_S), random.randrange(4 * US_PER_S))
+            )
+        if kind < 0.86:
+            return self.now_us + random.randrange(40 * 60 * US_PER_S)
+        if kind < 0.88:
+            return self.now_us + random.randrange(40 * 86_400 * US_PER_S)
+        if kind < 0.95:
+            return self.now_us - random.choice((1, 59_999_999, 60_000_000, random.randrange(US_PER_S)))
+        return self.now_us - random.choice((60_000_001, 3_600 * US_PER_S, 90 * 86_400 * US_PER_S))
+
+    def _told(self, asked: object) -> str:
+        return "\n".join([*self.told[-8:], f"differs at {asked}"])
+
+
+def seen(outcome: Outcome) -> tuple[Any, ...]:
+    """All that can be seen of an outcome: its state to the last number, or what a log's state says."""
+    said = (outcome.allowed, outcome.charged, outcome.now_us, outcome.charge)
+    if not isinstance(outcome.limit.law, Log):
+        return (*said, outcome.state)
+    state, law = outcome.state, outcome.limit.law
+    return (
+        *said,
+        (law.used(state), state.at_us, state.busy_since_us, law.is_fresh(state), outcome.receipt),
+        (outcome.retry_after_us, outcome.reset_after_us, outcome.wait_us),
+    )
