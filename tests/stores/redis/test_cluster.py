@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.servers.redis_groups import Cluster, wait_for
-from tests.stores.redis.clients import LIBRARIES, cluster_client, close
+from tests.stores.redis.clients import LIBRARIES, close, cluster_client
 from tests.stores.redis.faces import FACES, Face, charge
 from tidegate import (
     FixedWindow,
@@ -179,7 +179,7 @@ class TestMoving:
         _move(cluster, "acme", source, target)
 
     def test_asked_on_while_slots_move(self, rough: Cluster):
-        """Threads ask without a pause; nothing is lost, and nothing but outages of the moving part is raised."""
+        """Threads ask without a pause; nothing is lost, and only the moving part has outages, if any."""
         cluster = rough
         limit = TokenBucket(100_000, "0/s")
         keys = [f"key {number}" for number in range(12)]
@@ -219,7 +219,7 @@ class TestNodeDown:
     """C146: one master is down; the keys of the others are decided and counted."""
 
     def test_its_part_only(self, opened: Opened, rough: Cluster):
-        """The dead part is an outage, at once before long; no live call is refused; nothing is counted twice."""
+        """The dead part is an outage, soon at once; no live call is refused; nothing is counted twice."""
         cluster = rough
         store = opened(url(cluster), deadline="200ms")
         dead_node = cluster.masters[1]

@@ -32,7 +32,7 @@ class TestSentinels:
     """The master is whoever the sentinels say, and says so itself."""
 
     def test_a_failover_in_the_middle_of_a_run(self, own_sentinels: Callable[..., SentinelGroup]):
-        """By URL and by each library's client, both faces: typed errors alone, and soon the new master is asked."""
+        """By URL and each library's client, both faces: typed errors, and soon the new master is asked."""
         group = own_sentinels()
         made = [
             master_client(library, face, group.addresses, group.name)

@@ -26,7 +26,7 @@ LIMITS = [TokenBucket(100, "100/s"), TokenBucket(5, "2/s"), TokenBucket(20, "100
 
 
 def hammered(url: str, requests: list[list[Charge]]) -> dict[int, tuple[int, float]]:
-    """Eight processes, half of them awaited, ask for these requests in turn: how many of each passed, how long."""
+    """Eight processes, half of them awaited, ask for these in turn: how many of each passed, how long."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "redis.asyncio.cluster"])
     start, results = context.Barrier(PROCESSES), context.Queue()
@@ -49,7 +49,7 @@ def hammered(url: str, requests: list[list[Charge]]) -> dict[int, tuple[int, flo
 
 
 def test_one_server(redis_like: RedisLike):
-    """On every server, three limits at once: admitted between what there was and the bound, by its own clock."""
+    """On every server, three limits at once: what there was is admitted, and nothing beyond the bound."""
     requests = [[charge("all", limit=limit, rule=f"rule {n}")] for n, limit in enumerate(LIMITS)]
 
     _check(hammered(redis_like.url, requests), LIMITS)

@@ -35,7 +35,7 @@ def strict(key: str = "acme", **more: Any) -> list[Any]:
 def test_a_server_that_may_forget_single_charges(
     opened: Opened, own_redis: Own, options: dict[str, Any], named: str
 ):
-    """It is a mistake that names the setting and the ways out; other rules are decided; `may_forget` accepts it."""
+    """A mistake that names the setting and the ways out; other rules are decided; `may_forget` accepts."""
     server = own_redis(**options)
     store = opened(server.url, deadline="1s")
     with pytest.raises(StoreError, match="may_forget=True") as raised:
@@ -59,7 +59,7 @@ def test_a_server_that_may_forget_single_charges(
     ids=str,
 )
 def test_a_server_that_forgets_all_or_nothing(opened: Opened, own_redis: Own, options: dict[str, Any]):
-    """The first strict charge finds no epoch, so the key starts empty and fills at its rate; the store says so."""
+    """The first strict charge finds no epoch: the key starts empty, fills at its rate, and says so."""
     store = opened(own_redis(**options).url, deadline="1s")
     first = store.decide(strict())[0]
 

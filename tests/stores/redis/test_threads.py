@@ -146,7 +146,7 @@ class TestForks:
     """C126: a forked child has connections of its own, and its parent keeps its."""
 
     def test_both_go_on(self, valkey: RedisLike):
-        """Parent and four children ask at once, over a store that was used before: exactly what there is passes."""
+        """Parent and four children ask at once, over a store used before: exactly what there is passes."""
         limit = TokenBucket(200, "0/s")
         with Face("blocking", valkey.url, deadline="5s") as store:
             store.decide([charge(limit=limit, cost=0)])

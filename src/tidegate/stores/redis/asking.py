@@ -240,7 +240,7 @@ class Asking:
     def _parts(
         self, items: Sequence[Item], answers: list[list[Any]], mistrust: StoreError | None
     ) -> list[_Part]:
-        """The script calls that the items need: one for each kind, slot and instant, or some if it is large."""
+        """The script calls that the items need: one for each kind, slot and instant, unless it gets large."""
         filling: dict[tuple[Any, ...], _Part] = {}
         parts: list[_Part] = []
 
