@@ -179,6 +179,7 @@ class Asking:
         self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
     ) -> list[Outcome] | StoreError:
         """The outcomes of one request, or its StoreError: `answer` for the commonest case, a shorter way."""
+        reply: object = None
         if not _is_strict(request):
             clustered = self._places.slot(request[0].rule, request[0].key) is not None
             guess_us = time.time_ns() // 1_000 + self._server_is_ahead_us
@@ -208,18 +209,23 @@ class Asking:
                     return answer
             elif not (is_no_script(reply) or redirection(reply)):
                 return self._judged(link, reply, 1)
-        ((whole,),) = await self.answer(link, (Ask((request,), now_us, take),), until_s)
-        found: list[Outcome] | StoreError = whole
-        return found
+        items = (Ask((request,), now_us, take),)
+        ((found,),) = await self.answer(link, items, until_s, whole=is_no_script(reply))
+        outcomes: list[Outcome] | StoreError = found
+        return outcomes
 
-    async def answer(self, link: Link, items: Sequence[Item], until_s: float) -> list[list[Any]]:
+    async def answer(
+        self, link: Link, items: Sequence[Item], until_s: float, *, whole: bool = False
+    ) -> list[list[Any]]:
         """For each item a list: of outcomes for its requests, of units for its adjustments.
 
-        Where one failed, its StoreError stands in its place.
+        Where one failed, its StoreError stands in its place. `whole` sends the text of the script at once.
         """
         answers: list[list[Any]] = [[None] * len(item[0]) for item in items]
         mistrust = await self._mistrust(link, items, until_s)
         parts = self._parts(items, answers, mistrust)
+        for part in parts[:1]:
+            part.whole = whole
         for _ in range(ROUNDS_MOST):
             self._encode(parts, answers)
             await self._exchange(link, parts, until_s)
@@ -234,7 +240,7 @@ class Asking:
     def _parts(
         self, items: Sequence[Item], answers: list[list[Any]], mistrust: StoreError | None
     ) -> list[_Part]:
-        """The script calls that the items need: one for each kind, slot and instant, or some if it is large."""
+        """The script calls that the items need: one for each kind, slot and instant, unless it gets large."""
         filling: dict[tuple[Any, ...], _Part] = {}
         parts: list[_Part] = []
 
