@@ -9,8 +9,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from tests.limiter.faces import awaited
+from tidegate import AsyncLimiter, Limiter
 from tidegate.core.outcome import Charge
 from tidegate.errors import StoreError, StoreUnavailable
+from tidegate.reservation import AsyncReservation
 from tidegate.stores.health import Health
 from tidegate.stores.memory import MemoryStore
 from tidegate.testing import ManualClock
@@ -160,3 +163,38 @@ def _forget(servers: Servers, keys: Any) -> None:
         raise StoreUnavailable("refused", "connection")
     for store in servers.stores:
         store.forget(keys)
+
+
+class InALoop:
+    """An AsyncLimiter over a store that really suspends, each call in an event loop of its own."""
+
+    PLAIN = frozenset({"policy", "store", "replace_policy", "close", "limit"})
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self.limiter = AsyncLimiter(*given, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.limiter, name)
+        return found if name in self.PLAIN else lambda *given, **named: _here(found(*given, **named))
+
+
+class ReservationInALoop:
+    """Its reservations, likewise."""
+
+    def __init__(self, reservation: Any) -> None:
+        self.decision = reservation.decision
+        self._reservation = reservation
+
+    def settle(self, actual: Any) -> Any:
+        return awaited(self._reservation.settle(actual))
+
+    def cancel(self) -> Any:
+        return awaited(self._reservation.cancel())
+
+
+def _here(work: Any) -> Any:
+    result = awaited(work)
+    return ReservationInALoop(result) if isinstance(result, AsyncReservation) else result
+
+
+REMOTE_FACES: dict[str, Any] = {"Limiter": Limiter, "AsyncLimiter": InALoop}

@@ -179,7 +179,8 @@ def _part(limit: Limit, capacity: int, of_rate: Fraction) -> Limit | None:
     assert limit.rate is not None
     try:
         rate = Rate(limit.rate.tokens * of_rate, Fraction(limit.rate.per_us, US_PER_S))
-        return type(limit)(Fraction(capacity, MILLI), rate)  # type: ignore[call-arg]  # a bucket, as asked above
+        part = type(limit)(Fraction(capacity, MILLI), rate)  # type: ignore[call-arg]  # a bucket, as asked above
+        return part.part_of(limit)
     except LimitError:
         return None
 
