@@ -178,7 +178,10 @@ DECLARE
   epoch bigint;
   is_epoch_known boolean;
 BEGIN
-  IF numbers[1] <> version_number() OR numbers[5] <> 0 OR current_setting('transaction_isolation') <> 'read committed' THEN
+  IF numbers[1] <> version_number() OR numbers[5] <> 0
+    OR current_setting('transaction_isolation') <> 'read committed'
+    OR current_setting('transaction_read_only') = 'on'
+  THEN
     refusal := checked_call(numbers);
   END IF;
   LOOP

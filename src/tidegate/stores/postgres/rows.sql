@@ -8,6 +8,8 @@ BEGIN
     RAISE EXCEPTION 'the schema has version %', version_number() USING ERRCODE = 'TG002';
   ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'the isolation level is %', current_setting('transaction_isolation') USING ERRCODE = 'TG003';
+  ELSIF current_setting('transaction_read_only') = 'on' THEN
+    RAISE EXCEPTION 'the server or the session is read-only' USING ERRCODE = '25006';
   ELSIF numbers[5] > 0 THEN
     PERFORM set_config('lock_timeout', numbers[5]::text, true);
   END IF;
