@@ -1,4 +1,5 @@
-# What holds for the whole suite: how long Hypothesis searches, and that a failure can be repeated.
+# What holds for the whole suite: the real servers, how long Hypothesis searches, and that a failure can be
+# repeated.
 # Profiles, chosen by HYPOTHESIS_PROFILE:
 #   ci    the same examples on every machine and every run; prints the blob that repeats a failure
 #   dev   new random examples on every run (the default outside CI)
@@ -9,6 +10,8 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.servers.fixtures"]
 
 settings.register_profile(
     "ci",
