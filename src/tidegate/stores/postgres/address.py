@@ -47,7 +47,9 @@ class Address(NamedTuple):
         """Its name in messages and logs: without user and password."""
         places = [f"{host}:{port}" if port else host for host, _, port in self.hosts()]
         name = self.parameters.get("dbname") or driver.default_of("dbname")
-        return f"postgres at {','.join(places) or 'the default address'}{f', database {name}' if name else ''}"
+        return (
+            f"postgres at {','.join(places) or 'the default address'}{f', database {name}' if name else ''}"
+        )
 
     def hosts(self) -> Iterator[tuple[str, str, str]]:
         """Host, address if it is given, and port of each server; a host may be the folder of a socket."""
@@ -72,9 +74,7 @@ class Address(NamedTuple):
         for name in ("host", "hostaddr", "port", "connect_timeout"):
             parameters.pop(name, None)
         parameters |= {
-            name: value
-            for name, value in (("host", host), ("hostaddr", address), ("port", port))
-            if value
+            name: value for name, value in (("host", host), ("hostaddr", address), ("port", port)) if value
         }
         if options.prepare:  # a pooler for transactions does not pass settings on
             parameters["options"] = f"{parameters.get('options', '')} {_settings(options)}".strip()
@@ -156,7 +156,9 @@ def _put(options: Options, said: Mapping[str, str]) -> Options:
             values[name] = _yes_or_no(name, said[name])
     if "max_connections" in said:
         text = said["max_connections"]
-        values["max_connections"] = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
+        values["max_connections"] = (
+            int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
+        )
     made = options_of(**values)
     return made if "deadline" in said else made._replace(deadline_us=deadline_us)
 

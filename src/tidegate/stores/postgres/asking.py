@@ -17,8 +17,9 @@ from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
 from tidegate.core.outcome import Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
-from tidegate.stores.health import Health
+from tidegate.stores.health import SILENT, Health
 from tidegate.stores.postgres.address import Options
+from tidegate.stores.postgres.attending import Attendant
 from tidegate.stores.postgres.causes import (
     OTHER_ISOLATION,
     ROLLED_BACK,
@@ -65,6 +66,7 @@ class Shared:
         self.options = options
         self.health = health
         self.is_lent = is_lent
+        self.attendant = Attendant(health)
         self.statements = statements(options.schema)
         self.calendars = Calendars()
         self.familiar = Familiar()
@@ -85,6 +87,20 @@ class Asking:
         self._shared = shared
         self._port = port
         self.pool = pool
+        self.health = shared.health
+
+    def check(self) -> None:
+        """Raise StoreUnavailable at once while the breaker is open; then the server is being probed."""
+        if self.health.is_open:
+            self._shared.attendant.see_to_probe(self._port, self)
+            self.health.check()
+
+    def failed(self, error: StoreUnavailable, calls: int = 1) -> None:
+        """Tell the breaker that so many callers got no usable answer."""
+        was_open = self.health.is_open
+        self.health.failed(error, _now_us(), calls)
+        if error.cause in FORGETFUL or (self.health.is_open and not was_open):
+            self.pool.renew()
 
     def until_s(self, deadline_us: int | None) -> float:
         """When a call that begins now must have ended."""
@@ -106,7 +122,9 @@ class Asking:
                     chosen = [asks[place] for place in part]
                     decoded = await self._decided(chosen, now_us, around_us, until_s)
                 except TidegateError as error:
-                    if len(part) > 1 and not isinstance(error, StoreError):  # one of them cannot be written down
+                    if len(part) > 1 and not isinstance(
+                        error, StoreError
+                    ):  # one of them cannot be written down
                         parts += [[place] for place in part]
                         continue
                     decoded = [error] * len(part)
@@ -122,6 +140,24 @@ class Asking:
                 self._shared.server_is_ahead_us = around_us - _local_us()
         for place in waiting:
             answers[place] = StoreError(MISSED_AGAIN)
+        return answers
+
+    async def decide_many(
+        self, asks: Sequence[Ask], now_us: int | None, deadline_us: int | None
+    ) -> list[list[Outcome] | TidegateError]:
+        """The same for any number of requests. The deadline is that of a call; after one that failed none follows."""
+        answers: list[list[Outcome] | TidegateError] = []
+        failed: StoreUnavailable | None = None
+        for part in _parts(asks, range(len(asks))):
+            if failed is None:
+                chosen = [asks[place] for place in part]
+                got = await self.decide(chosen, now_us, self.until_s(deadline_us))
+                failed = next(
+                    (one for one in got if isinstance(one, StoreUnavailable) and _is_silence(one)), None
+                )
+                answers += got
+            else:
+                answers += [failed] * len(part)
         return answers
 
     async def adjust(
@@ -150,8 +186,16 @@ class Asking:
 
     async def forget(self, keys: Sequence[tuple[str, Key]], until_s: float) -> None:
         """Make these keys fresh. Raises StoreError."""
-        if keys:
-            await self._called("forget", partial(encode_forget, keys), instant_in, self._call(None), until_s)
+        for begin in range(0, len(keys), CHARGES_MOST):
+            some = keys[begin : begin + CHARGES_MOST]
+            await self._called("forget", partial(encode_forget, some), instant_in, self._call(None), until_s)
+
+    async def sweep(self, rows_most: int, until_s: float) -> int:
+        """Delete rows of keys that are fresh, at most so many; how many there were. Raises StoreError."""
+        ((gone,),) = await self.rows(
+            self._shared.statements["sweep"], [rows_most.to_bytes(4, "big"), None], until_s
+        )
+        return int.from_bytes(gone or b"", "big")
 
     async def rows(
         self, statement: Statement, parameters: Sequence[bytes | None], until_s: float
@@ -170,15 +214,21 @@ class Asking:
             raise classified(error, self._shared.options.schema) from error
 
     async def probe(self, until_s: float) -> None:
-        """Ask for a decision about nothing, and tell the breaker if it was answered."""
-        shared = self._shared
+        """Ask for a decision about nothing, and tell the breaker if it was answered within a decision's deadline.
+
+        To get a connection may take longer, until then.
+        """
+        shared, port = self._shared, self._port
         parameters = encode_decide([], Call(look_first=True), shared.calendars, 0)
         try:
-            await self._exchanged(shared.statements["decide"], parameters, until_s)
+            await self._by_link(
+                lambda link: link.ask(port, shared.statements["decide"], parameters, self.until_s(None)),
+                until_s,
+            )
         except (Refused, Lost, TimeUp, StoreError) as error:
             if isinstance(classified(error, shared.options.schema), StoreUnavailable):
                 return
-        shared.health.answered(_now_us())
+        self.health.answered(_now_us())
 
     async def _decided(
         self, asks: Sequence[Ask], now_us: int | None, around_us: int, until_s: float
@@ -193,7 +243,9 @@ class Asking:
             partial(decode_decide, asks=asks),
             self._call(now_us, look_first=not is_known),
             until_s,
+            len(asks),
         )
+        shared.attendant.see_to_sweep(self._port, self)
         for ask, some, answer in zip(asks, keys, decoded, strict=True):
             if ask.take and isinstance(answer, list):
                 if all(outcome.charged for outcome in answer):
@@ -213,10 +265,11 @@ class Asking:
         decode: Callable[[object], Any],
         call: Call,
         until_s: float,
+        calls: int = 1,
     ) -> Any:
         """What a function of the schema answers, decoded. The breaker is asked before, and told after."""
-        shared = self._shared
-        shared.health.check()
+        shared, health = self._shared, self.health
+        self.check()
         try:
             rows = await self._repeated(shared.statements[name], encode, call, until_s)
             if len(rows) != 1 or len(rows[0]) != 1:
@@ -224,14 +277,13 @@ class Asking:
             decoded = decode(rows[0][0])
         except (Refused, Lost, TimeUp, StoreUnavailable) as error:
             problem = classified(error, shared.options.schema)
-            if not isinstance(problem, StoreUnavailable):
-                shared.health.answered(_now_us())
-                raise problem from error
-            shared.health.failed(problem, _now_us())
-            if problem.cause in FORGETFUL:
-                self.pool.renew()
+            if isinstance(problem, StoreUnavailable):
+                self.failed(problem, calls)
+            else:
+                health.answered(_now_us())
             raise problem from error
-        shared.health.answered(_now_us())
+        if not health.is_well:
+            health.answered(_now_us())
         return decoded
 
     async def _repeated(
@@ -257,9 +309,7 @@ class Asking:
         """The rows of one statement."""
         in_transaction = self._shared.in_transactions
         return await self._by_link(
-            lambda link: link.ask(
-                self._port, statement, parameters, until_s, in_transaction=in_transaction
-            ),
+            lambda link: link.ask(self._port, statement, parameters, until_s, in_transaction=in_transaction),
             until_s,
         )
 
@@ -297,6 +347,11 @@ def _parts(asks: Sequence[Ask], waiting: Sequence[int]) -> list[list[int]]:
         parts[-1].append(place)
         room -= len(asks[place].charges)
     return parts
+
+
+def _is_silence(answer: object) -> bool:
+    """Whether a part was not answered at all, so that it would be vain to send the next."""
+    return isinstance(answer, StoreUnavailable) and answer.cause in {*SILENT, "breaker"}
 
 
 def _local_us() -> int:

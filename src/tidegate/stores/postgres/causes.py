@@ -45,7 +45,9 @@ _NOT_THERE = frozenset({"3F000", "42883", "42P01", "42704"})
 _CONNECTING = (
     (
         "loading",
-        re.compile(r"starting up|shutting down|in recovery mode|not (yet )?accepting connections", re.IGNORECASE),
+        re.compile(
+            r"starting up|shutting down|in recovery mode|not (yet )?accepting connections", re.IGNORECASE
+        ),
     ),
     ("busy", re.compile(r"too many (clients|connections)|connection slots|connection limit", re.IGNORECASE)),
     (
@@ -98,7 +100,9 @@ def _of_statement(state: str, text: str, schema: str) -> StoreError:
             f"the schema {schema!r} is not there, or is not tidegate's: {text}; run: tidegate store init URL"
         )
     if state == OTHER_VERSION:
-        return StoreError(f"{text}, which this version of tidegate does not know; run: tidegate store init URL")
+        return StoreError(
+            f"{text}, which this version of tidegate does not know; run: tidegate store init URL"
+        )
     if state == "42501":
         return StoreError(
             f"the role may not do this: {text}; grant it USAGE on the schema {schema!r} and EXECUTE on its functions"

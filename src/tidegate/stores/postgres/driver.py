@@ -151,7 +151,9 @@ class Link:
     async def allow(self, port: Port, until_s: float) -> None:
         """The server lets this call, and those that come after it, take as long as this deadline allows."""
         allowed_ms = int((until_s - port.now_s()) * 1_000) + 1
-        await self.run(port, f"SET statement_timeout={allowed_ms}; SET lock_timeout={allowed_ms}".encode(), until_s)
+        await self.run(
+            port, f"SET statement_timeout={allowed_ms}; SET lock_timeout={allowed_ms}".encode(), until_s
+        )
         self.allowed_ms = allowed_ms
 
     def drop(self) -> None:
@@ -189,9 +191,7 @@ class Link:
         if statement.name and statement.name in self._prepared:
             raw.send_query_prepared(statement.name, parameters, formats, pq.Format.BINARY)
         else:
-            raw.send_query_params(
-                statement.text, parameters, statement.types, formats, pq.Format.BINARY
-            )
+            raw.send_query_params(statement.text, parameters, statement.types, formats, pq.Format.BINARY)
 
     async def _results(self, port: Port, until_s: float, *, pipeline: bool = False) -> list[Any]:
         """All results of what was sent."""

@@ -47,7 +47,7 @@ async def make(asking: Asking, schema: str, *, logged: bool) -> Made:
                 f"the schema {schema!r} has version {before}, and this tidegate knows versions up to "
                 f"{len(STEPS)}; upgrade tidegate"
             )
-        become = (logged if not before else True if logged and not is_logged else None)
+        become = logged if not before else True if logged and not is_logged else None
         try:
             await asking.run(init_script(schema, before, logged=become), until_s)
         except StoreError as error:

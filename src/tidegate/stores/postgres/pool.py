@@ -36,7 +36,7 @@ class Pool(Protocol):
     def renew(self) -> None:
         """Use none of the present links again: another server may have the name by now."""
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close what is idle; what is in use closes when it is given back."""
 
 
@@ -102,7 +102,7 @@ class OwnPool:
                 link.drop()
             self._gate.open()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """See `Pool`."""
         self._is_closed = True
         self.renew()
@@ -214,7 +214,7 @@ class LentPool:
     def renew(self) -> None:
         """See `Pool`. The pool minds that itself."""
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """See `Pool`."""
         self._is_closed = True
 
