@@ -164,6 +164,8 @@ class Asking:
         self, adjustments: Sequence[Adjustment], now_us: int | None, until_s: float
     ) -> list[int]:
         """The units by which each level went down. Raises StoreError, or LimitError of the instant."""
+        if not adjustments:
+            return []
         answers: list[Any] = [None] * len(adjustments)
         waiting = list(range(len(adjustments)))
         around_us = self._server_us() if now_us is None else now_us
