@@ -20,7 +20,7 @@ def _cluster(request: pytest.FixtureRequest) -> str:
 
 
 def _postgres(request: pytest.FixtureRequest) -> str:
-    url: str = request.getfixturevalue("postgres").url
+    url: str = request.getfixturevalue("database").url
     store: Any = open_store(url)
     store.init()
     store.close()

@@ -28,7 +28,7 @@ ADDRESSES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "redis+cluster://localhost:7000": lambda request: (
         request.getfixturevalue("redis_cluster").url.removesuffix("/0").replace("redis:", "redis+cluster:")
     ),
-    "postgresql://localhost/limits": lambda request: request.getfixturevalue("postgres").url,
+    "postgresql://localhost/limits": lambda request: request.getfixturevalue("database").url,
 }
 
 
