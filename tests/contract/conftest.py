@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.contract.shared import Servers, had
+from tests.contract.shared import Servers, close_all, had
 from tests.servers.redis_groups import Cluster
 from tests.servers.redis_like import RedisLike
 
 
 @pytest.fixture(scope="session", autouse=True)
-def servers(request: pytest.FixtureRequest, shared_redis: Callable[[str], RedisLike]) -> None:
+def servers(request: pytest.FixtureRequest, shared_redis: Callable[[str], RedisLike]) -> Iterator[None]:
     """Tell the sides where the servers are; a cluster and PostgreSQL start when they are first asked for."""
 
     def cluster() -> Cluster:
@@ -18,3 +18,5 @@ def servers(request: pytest.FixtureRequest, shared_redis: Callable[[str], RedisL
         return found
 
     had.servers = Servers(shared_redis, cluster, lambda: request.getfixturevalue("postgres"))
+    yield
+    close_all()

@@ -6,11 +6,13 @@ a decision adds one to `PATHS`.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
-from tests.contract.shared import SHARED, run
+from tests.contract.shared import KEPT, SHARED, run
 from tidegate import AsyncLimiter, Decision, Limiter, Policy
 from tidegate.drive import run_blocking
 from tidegate.reservation import AsyncReservation, Reservation
@@ -46,7 +48,7 @@ class Side:
     """One limiter on one store, asked by one path."""
 
     def __init__(self, path: str, policy: Policy, clock: ManualClock, store: str = "memory") -> None:
-        self.path = path
+        self.path, self.store = path, store
         self._is_shared = store in SHARED
         opened = SHARED[store]() if self._is_shared else STORES[store](clock)
         told = clock if self._is_shared or path == "instants from outside" else None
@@ -80,6 +82,37 @@ class Side:
     def replace_policy(self, policy: Policy) -> None:
         """Decide by another policy."""
         self.limiter.replace_policy(policy)
+
+    def ask_at_once(self, key: Any, callers: int, each: int) -> list[bool]:
+        """Let so many callers hit the key at once, so often each: threads, or tasks if it is awaited."""
+        passed: list[bool] = []
+        if self.path == "awaited" and self._is_shared:
+
+            async def ask_in_turn() -> None:
+                passed.extend([(await self.limiter.hit(key)).allowed for _ in range(each)])
+
+            async def all_of_them() -> None:
+                await asyncio.gather(*[ask_in_turn() for _ in range(callers)])
+
+            run(all_of_them())
+            return passed
+        ready = threading.Barrier(callers)
+
+        def ask() -> None:
+            ready.wait(timeout=10)
+            passed.extend([self.hit(key).allowed for _ in range(each)])
+
+        threads = [threading.Thread(target=ask) for _ in range(callers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=30)
+        return passed
+
+    def close(self) -> None:
+        """Let go of a store that was opened for this side alone."""
+        if self._is_shared and self.store not in KEPT:
+            run(self.limiter.store.awaited.close())
 
     def _result(self, answer: Any) -> Any:
         if not hasattr(answer, "send"):

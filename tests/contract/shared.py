@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine
 from itertools import count, cycle
 from typing import Any, NamedTuple, TypeVar
@@ -40,15 +39,21 @@ class Had:
 had = Had()
 _numbers = count()
 _schemas = cycle(range(12))
-_loops = threading.local()
+_runner = asyncio.Runner()
 
 
 def run(answer: Coroutine[Any, Any, T]) -> T:
-    """The awaited answer, by the one loop of this thread: connections belong to the loop that opened them."""
-    if not hasattr(_loops, "runner"):
-        _loops.runner = asyncio.Runner()
-    result: T = _loops.runner.run(answer)
-    return result
+    """The awaited answer, by one loop for all: a store's connections belong to the loop that opened them."""
+    return _runner.run(answer)
+
+
+def close_all() -> None:
+    """Close what is kept for the whole run, and the loop."""
+    for store in had.schemas:
+        run(store.awaited.close())
+        store.close()
+    had.schemas.clear()
+    _runner.close()
 
 
 def _redis(kind: str) -> Any:
@@ -79,7 +84,7 @@ def _postgres() -> Any:
         store = PostgresStore(server.url, schema=f"side_{number}", deadline=DEADLINE)
         store.init()
         had.schemas.append(store)
-    server.sql(f"TRUNCATE side_{number}.state, side_{number}.entry")
+    server.sql(f"TRUNCATE side_{number}.state, side_{number}.entries")
     return had.schemas[number]
 
 
@@ -90,3 +95,6 @@ SHARED: dict[str, Callable[[], Any]] = {
     "cluster": _cluster,
     "postgres": _postgres,
 }
+
+KEPT = ("postgres",)
+"""Places whose stores serve one side after another."""

@@ -105,6 +105,10 @@ class Agreement(RuleBasedStateMachine):
         self.sides += [Side(path, self._policy(), self.clock, place) for place, path in ways(places)]
         self.decided: list[tuple[list[str], Any, list[Decision]]] = []
 
+    def teardown(self):
+        for side in getattr(self, "sides", ()):
+            side.close()
+
     def _named(self) -> list[tuple[str, dict[str, str]]]:
         return [(f"rule {place}", spec) for place, spec in enumerate(self.specs)]
 
