@@ -33,10 +33,15 @@ REQUESTS_MOST = 128
 """Requests in one script call: while it runs, the server answers nobody else."""
 HOPS_MOST = 4
 ROUNDS_MOST = 3
+_DECIDE = BY_NAME[DECIDE]
 
 
 class Places(Protocol):
     """Where keys live, as far as asking needs to know."""
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether only keys of one slot may meet in a call."""
 
     def slot(self, rule: str, key: Key) -> int | None:
         """What is equal of keys that one call may touch together; None where all may meet."""
@@ -61,7 +66,7 @@ class Asking:
         """The outcomes of one request, or its StoreError: `answer` for the commonest case, a shorter way."""
         reply: object = None
         if not is_strict(request):
-            clustered = self._places.slot(request[0].rule, request[0].key) is not None
+            clustered = self._places.is_cluster
             guess_us = time.time_ns() // 1_000 + self._server_is_ahead_us
             try:
                 keys, args = encode_decide(
@@ -72,11 +77,11 @@ class Asking:
                     windows_at_us=guess_us,
                     clustered=clustered,
                 )
-                command = (*BY_NAME[DECIDE], b"%d" % len(keys), *keys, *args)
+                command = (*_DECIDE, b"%d" % len(keys), *keys, *args)
                 (reply,) = await self._line.run(link, (command,), until_s)
             except TidegateError as error:
                 return error if isinstance(error, StoreError) else StoreError(str(error))
-            if isinstance(reply, bytes):
+            if isinstance(reply, bytes | str):
                 try:
                     (answer,) = decode_decide(reply, (request,))
                 except StoreUnavailable as error:

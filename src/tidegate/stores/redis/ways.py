@@ -78,12 +78,7 @@ class ThreadWay:
     def __init__(self, servers: Servers) -> None:
         self.line = ThreadLine()
         self.asking = Asking(servers.names, servers.options, servers.topology, self.line)
-
-    async def decide(
-        self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
-    ) -> list[Outcome] | StoreError:
-        """See `Way.decide`."""
-        return await self.asking.one(link, request, now_us, take, until_s)
+        self.decide = self.asking.one
 
     async def ask(self, link: Link, item: Item, until_s: float) -> list[Any]:
         """See `Way.ask`."""
