@@ -83,7 +83,8 @@ def test_pages(url: str):
     """A cursor leads through all of them; none is left out, and pages stay small."""
     with opened(url) as store:
         store.decide_many([[charge(f"key {number}")] for number in range(500)])
-        pages, cursor = [], None
+        pages: list[list[Any]] = []
+        cursor = None
         while not pages or cursor is not None:
             page = list_keys(store, cursor=cursor, most=50)
             pages.append(page.keys)
@@ -161,7 +162,7 @@ def test_many_are_made_fresh(url: str):
         names = [f"{tenant} {number}" for tenant in ("acme", "other") for number in range(120)]
         store.decide_many([[charge(name, 10), charge(name, 10, rule="second")] for name in names])
         count = reset_keys(store, "rule", "acme ")
-        left = store.decide_many(
+        left: list[Any] = store.decide_many(
             [[charge(name), charge(name, rule="second", mode="shadow")] for name in names]
         )
 

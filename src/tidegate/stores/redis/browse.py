@@ -16,7 +16,8 @@ from tidegate.drive import run_blocking
 from tidegate.errors import StoreError
 from tidegate.stores.redis.causes import classified
 from tidegate.stores.redis.connections import Command
-from tidegate.stores.redis.link import Link, ThreadLine
+from tidegate.stores.redis.lines import ThreadLine
+from tidegate.stores.redis.link import Link
 from tidegate.stores.redis.state import StoredState, parse_state
 from tidegate.stores.redis.store import RedisStore
 

@@ -15,7 +15,8 @@ from tidegate.drive import run_blocking
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.redis.causes import classified, is_no_script
 from tidegate.stores.redis.connections import Command
-from tidegate.stores.redis.link import Link, ThreadLine
+from tidegate.stores.redis.lines import ThreadLine
+from tidegate.stores.redis.link import Link
 from tidegate.stores.redis.scripts import DECIDE
 from tidegate.stores.redis.store import RedisStore
 from tidegate.stores.redis.trust import info, look, losses

@@ -167,6 +167,7 @@ class _Hurried:
     def __init__(self, sock: Any, owner: Any) -> None:
         self._sock = sock
         self._owner = owner
+        self._timeout_ms = 0
 
     def sendall(self, *args: Any) -> None:
         self._hurry()
@@ -187,7 +188,10 @@ class _Hurried:
         left_s = self._owner.until_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("the deadline is over")
-        self._sock.settimeout(left_s)
+        timeout_ms = int(left_s * 1_000) + 1
+        if timeout_ms != self._timeout_ms:  # else the socket has it already, to the millisecond
+            self._timeout_ms = timeout_ms
+            self._sock.settimeout(timeout_ms / 1_000)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)

@@ -36,6 +36,7 @@ class Pool:
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[tuple[int, BlockingConnection]] = []
         self._open = 0  # those in use and being made, too
+        self._opening = 0
         self._waiting = 0
         self._age = 0  # connections of an earlier age are not used again
         self._is_closed = False
@@ -99,7 +100,7 @@ class Pool:
                         return self._idle.pop()
                     if failed:
                         raise failed[0]
-                    if not is_opening and self._open < self._most:
+                    if not is_opening and self._opening < self._waiting and self._open < self._most:
                         is_opening = True
                         self._start_opening(failed)
                     left_s = until_s - time.monotonic()
@@ -114,12 +115,14 @@ class Pool:
     def _start_opening(self, failed: list[StoreError]) -> None:
         """Make a connection in a thread of its own. Called under the lock."""
         self._open += 1
+        self._opening += 1
         try:
             threading.Thread(
                 target=self._open_beside, args=(failed, self._age), name="tidegate-connecting", daemon=True
             ).start()
         except RuntimeError as error:  # the interpreter ends, or there is no room for a thread
             self._open -= 1
+            self._opening -= 1
             raise StoreUnavailable(f"no connection can be made: {error}", "connection") from error
 
     def _open_beside(self, failed: list[StoreError], age: int) -> None:
@@ -128,10 +131,12 @@ class Pool:
         except Exception as error:  # noqa: BLE001 - told to the caller who waits for it
             with self._changed:
                 self._open -= 1
+                self._opening -= 1
                 failed.append(classified(error))
                 self._changed.notify_all()
             return
         with self._changed:
+            self._opening -= 1
             if age == self._age and not self._is_closed:
                 self._idle.append((age, made))
                 self._changed.notify_all()  # one of them takes it

@@ -15,6 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -224,8 +225,9 @@ class AwaitedRedisStore:
         for loop, way in ways:
             if loop is here:
                 way.close()
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(way.close)
+            else:
+                with suppress(RuntimeError):  # that loop has ended, and its connections with it
+                    loop.call_soon_threadsafe(way.close)
 
     def _after_fork(self) -> None:
         # The child must not touch its parent's loops: they share what tells them of their sockets.

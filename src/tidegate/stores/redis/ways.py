@@ -13,9 +13,11 @@ from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.lane import Lane
 from tidegate.stores.redis.address import Options, read_url
-from tidegate.stores.redis.asking import Ask, Asking, Item
+from tidegate.stores.redis.asking import Asking
+from tidegate.stores.redis.calls import Ask, Item
 from tidegate.stores.redis.drivers import Target, target_of_address, target_of_client
-from tidegate.stores.redis.link import Link, LoopLine, ThreadLine
+from tidegate.stores.redis.lines import LoopLine, ThreadLine
+from tidegate.stores.redis.link import Link
 from tidegate.stores.redis.names import Names
 from tidegate.stores.redis.opening import opener
 from tidegate.stores.redis.scripts import DECIDE
@@ -56,10 +58,12 @@ class Servers:
         self.is_closed = False
 
     def check_open(self) -> None:
+        """Raise StoreError if the store has been closed."""
         if self.is_closed:
             raise StoreError("this store is closed; make another one")
 
     def parts(self, charges: Sequence[Charge]) -> list[list[int]]:
+        """The positions of the charges that one call can decide, each position once."""
         if not self.topology.is_cluster:
             return [list(range(len(charges)))] if charges else []
         places: dict[int | None, list[int]] = {}
@@ -74,17 +78,15 @@ class ThreadWay:
     def __init__(self, servers: Servers) -> None:
         self.line = ThreadLine()
         self.asking = Asking(servers.names, servers.options, servers.topology, self.line)
-
-    async def decide(
-        self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
-    ) -> list[Outcome] | StoreError:
-        return await self.asking.one(link, request, now_us, take, until_s)
+        self.decide = self.asking.one
 
     async def ask(self, link: Link, item: Item, until_s: float) -> list[Any]:
+        """See `Way.ask`."""
         (answers,) = await self.asking.answer(link, (item,), until_s)
         return answers
 
     async def all_of(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """See `Way.all_of`."""
         return [await work for work in works]
 
 
@@ -111,20 +113,23 @@ class LoopWay:
     async def decide(
         self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
     ) -> list[Outcome] | StoreError:
+        """See `Way.decide`."""
         try:
-            ((answer),) = await self.ask(link, Ask((request,), now_us, take), until_s)
+            (answer,) = await self.ask(link, Ask((request,), now_us, take), until_s)
         except StoreError as error:
             return error
         outcomes: list[Outcome] | StoreError = answer
         return outcomes
 
     async def ask(self, link: Link, item: Item, until_s: float) -> list[Any]:
+        """See `Way.ask`."""
         lane = self._lanes.get(link)
         if lane is None:
             lane = self._lane(link)
         return await lane.ask(item, item.weight, until_s)
 
     async def all_of(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """See `Way.all_of`."""
         return list(await asyncio.gather(*works))
 
     def close(self) -> None:
