@@ -22,9 +22,7 @@ class Awaited:
     def __init__(self, url: str) -> None:
         self._face = Face("awaited", url)
 
-    def decide(
-        self, charges: list[Charge], now_us: int | None = None, *, take: bool = True
-    ) -> list[Outcome]:
+    def decide(self, charges: list[Charge], now_us: int | None = None, *, take: bool = True) -> list[Outcome]:
         return self._face.decide(charges, now_us, take=take)
 
     def adjust(self, adjustments: list[Adjustment], now_us: int | None = None) -> list[int]:
