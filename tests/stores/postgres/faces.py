@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from tidegate import TokenBucket
 from tidegate.core.limits import Limit
@@ -78,7 +78,7 @@ class Face:
             return getattr(self.store, verb)(*args, **options)
         return self.runner.run(getattr(self.store.awaited, verb)(*args, **options))
 
-    def __enter__(self) -> Face:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -45,7 +45,7 @@ def connected(opened: Opened, url: str, deadline: str = "50ms", **options: objec
 
 
 def test_a_frozen_server(opened: Opened, own_postgres: Own):
-    """Calls end by the deadline, then at once while the breaker is open; within a second all is well again."""
+    """Calls end by the deadline, then at once while the breaker is open; soon after it all is well again."""
     server = own_postgres()
     make(server.url)
     store = connected(opened, server.url)
@@ -72,7 +72,7 @@ def test_a_frozen_server(opened: Opened, own_postgres: Own):
 def test_a_network_that_swallows(
     opened: Opened, postgres: Postgres, made: Database, network: Between, lost: tuple[str, ...]
 ):
-    """C137: connections that are open, and then new ones too, get no answer; each call ends by its deadline."""
+    """C137: open connections, and then new ones too, get no answer; each call ends by its deadline."""
     way = network(postgres.port)
     store = connected(opened, way.through(made.url))
     way.swallow(*lost)
@@ -107,7 +107,7 @@ def test_a_server_that_was_never_reached(
 def test_connecting_that_takes_longer_than_a_call(
     opened: Opened, postgres: Postgres, made: Database, network: Between
 ):
-    """Every step of connecting takes 60 ms and a call 50 ms at most; it connects beside, and then all is quick."""
+    """Every step of connecting takes 60 ms, a call 50 ms at most: it connects beside, and then all is quick."""
     way = network(postgres.port)
     way.delay(0.06)
     store = opened(way.through(made.url), deadline="50ms")

@@ -145,7 +145,7 @@ class Asking:
     async def decide_many(
         self, asks: Sequence[Ask], now_us: int | None, deadline_us: int | None
     ) -> list[list[Outcome] | TidegateError]:
-        """The same for any number of requests. The deadline is that of a call; after one that failed none follows."""
+        """The same for any number. The deadline is that of a call; after one left unanswered none follows."""
         answers: list[list[Outcome] | TidegateError] = []
         failed: StoreUnavailable | None = None
         for part in _parts(asks, range(len(asks))):
@@ -194,9 +194,7 @@ class Asking:
 
     async def sweep(self, rows_most: int, until_s: float) -> int:
         """Delete rows of keys that are fresh, at most so many; how many there were. Raises StoreError."""
-        ((gone,),) = await self.rows(
-            self._shared.statements["sweep"], [rows_most.to_bytes(4, "big"), None], until_s
-        )
+        ((gone,),) = await self.function("sweep", (rows_most.to_bytes(4, "big"), None), until_s)
         return int.from_bytes(gone or b"", "big")
 
     async def rows(
@@ -208,20 +206,28 @@ class Asking:
         except (Refused, Lost, TimeUp) as error:
             raise classified(error, self._shared.options.schema) from error
 
+    async def function(self, name: str, parameters: Sequence[bytes | None], until_s: float) -> list[Row]:
+        """The rows that a function of the schema returns. Raises StoreError."""
+        return await self.rows(self._shared.statements[name], parameters, until_s)
+
+    async def nothing(self, until_s: float) -> None:
+        """Have nothing decided, as a measure of a call. Raises StoreError."""
+        await self.function("decide", _nothing(self._shared.calendars), until_s)
+
     async def run(self, script: bytes, until_s: float) -> list[Row]:
-        """The rows, as text, of the last statement of a script, which is one transaction. Raises StoreError."""
+        """The rows, as text, of the last statement of a script. Raises StoreError."""
         try:
             return await self._by_link(lambda link: link.run(self._port, script, until_s), until_s)
         except (Refused, Lost, TimeUp) as error:
             raise classified(error, self._shared.options.schema) from error
 
     async def probe(self, until_s: float) -> None:
-        """Ask for a decision about nothing, and tell the breaker if it was answered within a decision's deadline.
+        """Ask for a decision about nothing, and tell the breaker if it was answered as soon as one must be.
 
         To get a connection may take longer, until then.
         """
         shared, port = self._shared, self._port
-        parameters = encode_decide([], Call(look_first=True), shared.calendars, 0)
+        parameters = _nothing(shared.calendars)
         try:
             await self._by_link(
                 lambda link: link.ask(port, shared.statements["decide"], parameters, self.until_s(None)),
@@ -237,6 +243,7 @@ class Asking:
     ) -> list[Any]:
         """What one call answers to each request."""
         shared, now_s = self._shared, self._port.now_s()
+        decoded: list[Any]
         keys = [[(charge.rule, charge.key) for charge in ask.charges] for ask in asks]
         is_known = any(ask.take for ask in asks) and all(shared.familiar.knows(some, now_s) for some in keys)
         decoded = await self._called(
@@ -336,6 +343,11 @@ class Asking:
     def _server_us(self) -> int:
         """About where the server's clock is."""
         return _local_us() + self._shared.server_is_ahead_us
+
+
+def _nothing(calendars: Calendars) -> Parameters:
+    """A call that decides nothing: it fails where decisions would."""
+    return encode_decide([], Call(look_first=True), calendars, 0)
 
 
 def _parts(asks: Sequence[Ask], waiting: Sequence[int]) -> list[list[int]]:

@@ -1,9 +1,10 @@
 """What is done beside the callers: probing a server that does not answer, and sweeping.
 
-Nobody waits for it. While the breaker is open a probe goes out every tenth of a second, until one is answered or
-nobody has asked for a while. Where decisions are made, a sweep begins at most once a second: it deletes up to
-1,000 rows of keys that are fresh, by a deadline of its own. If it found fewer, the next has time; if it did not end
-in time, the next takes fewer. A thread or a task is begun for each, after a decision has been answered.
+Nobody waits for it. While the breaker is open a probe goes out every tenth of a second, until one is answered
+or nobody has asked for a while. Where decisions are made, a sweep begins at most once a second: it deletes up
+to 1,000 rows of keys that are fresh, by a deadline of its own. If it found fewer, the next has time; if it
+did not end in time, the next takes fewer. A thread or a task is begun for each, after a decision has been
+answered.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ _CONNECTING = (
 _NO_DATABASE = re.compile(r'database "?[^"]*"? does not exist', re.IGNORECASE)
 
 
-class Refused(Exception):  # noqa: N818 - an answer, although no good one
+class Refused(Exception):
     """The server answered with an error; the transaction has been rolled back."""
 
     def __init__(self, state: str, message: str) -> None:
@@ -71,11 +71,11 @@ class Refused(Exception):  # noqa: N818 - an answer, although no good one
         super().__init__(message)
 
 
-class Lost(Exception):  # noqa: N818 - a state of the world
+class Lost(Exception):
     """There is no connection, or it broke: what was asked may have been carried out or not."""
 
 
-class TimeUp(Exception):  # noqa: N818 - a state of the world
+class TimeUp(Exception):
     """The deadline is over, and no answer came."""
 
 
@@ -105,7 +105,8 @@ def _of_statement(state: str, text: str, schema: str) -> StoreError:
         )
     if state == "42501":
         return StoreError(
-            f"the role may not do this: {text}; grant it USAGE on the schema {schema!r} and EXECUTE on its functions"
+            f"the role may not do this: {text}; grant it USAGE on the schema {schema!r} and EXECUTE on its "
+            "functions"
         )
     return StoreError(f"the server refused what it was asked: {text} ({state})")
 

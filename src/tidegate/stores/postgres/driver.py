@@ -68,16 +68,8 @@ class Link:
         """A new connection."""
         raw = pq.PGconn.connect_start(conninfo)
         try:
-            while True:
-                if raw.status == pq.ConnStatus.BAD:
-                    raise Lost(_said(raw))
-                polled = raw.connect_poll()
-                if polled == pq.PollingStatus.OK:
-                    break
-                if polled == pq.PollingStatus.FAILED:
-                    raise Lost(_said(raw))
-                to_write = polled == pq.PollingStatus.WRITING
-                await port.ready(raw.socket, until_s, to_write=to_write)
+            while (polled := _polled(raw)) != pq.PollingStatus.OK:
+                await port.ready(raw.socket, until_s, to_write=polled == pq.PollingStatus.WRITING)
             raw.nonblocking = 1
         except psycopg.Error as error:
             raw.finish()
@@ -90,15 +82,16 @@ class Link:
     @property
     def is_idle(self) -> bool:
         """Whether it is in no transaction, and nothing is under way."""
-        return (
-            self._raw.transaction_status == pq.TransactionStatus.IDLE
-            and self._raw.pipeline_status == pq.PipelineStatus.OFF
+        raw = self._raw
+        return bool(
+            raw.transaction_status == pq.TransactionStatus.IDLE
+            and raw.pipeline_status == pq.PipelineStatus.OFF
         )
 
     @property
     def is_good(self) -> bool:
         """Whether it can be used for another call, as far as is known."""
-        return self._raw.status == pq.ConnStatus.OK and self.is_idle
+        return bool(self._raw.status == pq.ConnStatus.OK) and self.is_idle
 
     def is_quiet(self) -> bool:
         """Whether it is open and the server has not ended it meanwhile."""
@@ -214,6 +207,14 @@ class Link:
                 results.append(result)
 
 
+def _polled(raw: Any) -> Any:
+    """What connecting waits for now. Raises Lost if it has failed."""
+    polled = pq.PollingStatus.FAILED if raw.status == pq.ConnStatus.BAD else raw.connect_poll()
+    if polled == pq.PollingStatus.FAILED:
+        raise Lost(_said(raw))
+    return polled
+
+
 def _rows(results: Sequence[Any]) -> list[Row]:
     """The rows of the last result. Raises Refused or Lost if any is an error."""
     for result in results:
@@ -252,7 +253,7 @@ def read_conninfo(text: str) -> dict[str, str]:
         return {name: str(value) for name, value in psycopg.conninfo.conninfo_to_dict(text).items()}
     except psycopg.Error:
         raise StoreError(
-            "the store's URL cannot be read; write one such as postgresql://user:password@host:5432/database, "
+            "the store's URL cannot be read; write one such as postgresql://user:password@host:5432/app, "
             "with %XX for what is special in a name or password"
         ) from None
 
@@ -279,7 +280,7 @@ def default_of(name: str) -> str:
 
 
 def kind_of_pool(target: object) -> str:
-    """ "awaited" or "blocking" for a psycopg_pool pool, and "" for anything else."""
+    """Which face a pool of psycopg_pool serves, "awaited" or "blocking"; empty for anything else."""
     lends, takes_back = getattr(target, "getconn", None), getattr(target, "putconn", None)
     if not (callable(lends) and callable(takes_back)):
         return ""
@@ -297,7 +298,7 @@ def why_not_lent(error: Exception) -> Exception:
 
 
 def lent_link(owner: Any, known: Link | None) -> Link:
-    """The link of a connection that was lent, the same as before if it was. Raises StoreError if it is in use."""
+    """The link of a connection that was lent, the same as before. Raises StoreError if it is in use."""
     if known is not None and known.owner is owner:
         link = known
     else:

@@ -1,7 +1,7 @@
 """Making the schema, and bringing one of an older version up to ours.
 
-It is done by one explicit command and never by a decision, in one transaction, and as often as one likes: what
-is there already stays, with all state. Only the functions are made anew.
+It is done by one explicit command and never by a decision, in one transaction, and as often as one likes:
+what is there already stays, with all state. Only the functions are made anew.
 """
 
 from __future__ import annotations

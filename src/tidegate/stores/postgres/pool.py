@@ -170,7 +170,7 @@ class OwnPool:
 
 
 class LentPool:
-    """The links of a pool of the user's, blocking or awaited. It stays the user's: it is never closed here."""
+    """The links of a pool of the user's, blocking or awaited, which is never closed here."""
 
     def __init__(self, pool: Any, port: Port, *, awaited: bool) -> None:
         self._pool = pool

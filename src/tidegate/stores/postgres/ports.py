@@ -1,4 +1,4 @@
-"""How one waits: for a descriptor, for a turn, for work that is done beside. All that a face or a loop differs in.
+"""How one waits: for a descriptor, for a turn, for work done beside. All that faces and loops differ in.
 
 What asks the server is written once, as coroutines over a `Port`. Those of a `ThreadPort` never suspend: they
 block the thread. Those of a `LoopPort` are awaited on its event loop. Instants are seconds of a monotonic
@@ -26,7 +26,7 @@ Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 class Gate(Protocol):
     """Where callers wait for what others give back. `held` guards what they look at meanwhile."""
 
-    held: AbstractContextManager[object]
+    held: AbstractContextManager[object, bool | None]
 
     async def wait(self, until_s: float) -> None:
         """Let go of `held` until somebody opens, and hold it again. Raises TimeUp."""
@@ -78,7 +78,7 @@ class ThreadPort:
 
     async def sleep(self, for_s: float) -> None:
         """See `Port`."""
-        time.sleep(for_s)
+        time.sleep(for_s)  # noqa: ASYNC251 - on a thread of its own, where nothing else is awaited
 
     async def addresses(self, host: str, port: str) -> list[str]:
         """See `Port`."""
@@ -156,7 +156,8 @@ class LoopPort:
 
 class _ThreadGate:
     def __init__(self) -> None:
-        self.held = self._condition = threading.Condition(threading.Lock())
+        self._condition = threading.Condition(threading.Lock())
+        self.held: AbstractContextManager[object, bool | None] = self._condition
 
     async def wait(self, until_s: float) -> None:
         left_s = until_s - time.monotonic()
@@ -168,7 +169,7 @@ class _ThreadGate:
 
 
 class _LoopGate:
-    held: AbstractContextManager[object] = nullcontext()
+    held: AbstractContextManager[object, bool | None] = nullcontext()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -50,16 +50,46 @@ def statements(schema: str) -> dict[str, Statement]:
         "adjust": call("adjust", _CALL),
         "forget": call("forget", _CALL[:3]),
         "sweep": call("sweep", (_INT, _BIGINT)),
+        "listed": call("listed", (_BYTEA, _BYTEA, _BYTEA, _INT), select="SELECT * FROM "),
+        "shown": call("shown", (_BYTEA, _BYTEA), select="SELECT * FROM "),
+        "facts": call("facts", (), select="SELECT * FROM "),
     }
+
+
+FACTS = (
+    *("server_version", "server_version_num", "is_standby", "read_only", "isolation", "now_us", "version"),
+    *("synchronous_commit", "fsync", "full_page_writes", "role", "may_execute", "may_write"),
+)
+
+
+def facts_statement(schema: str) -> Statement:
+    """What can be told of a server whatever is in it, named as FACTS, all as text."""
+    inside = f"JOIN pg_catalog.pg_namespace n ON n.nspname = {literal(schema)} AND n.oid ="
+    functions = f"FROM pg_catalog.pg_proc p {inside} p.pronamespace AND p.proname"
+    settings = [f"current_setting('{name}')" for name in ("server_version", "server_version_num")]
+    commits = [f"current_setting('{name}')" for name in ("synchronous_commit", "fsync", "full_page_writes")]
+    columns = [
+        *settings,
+        "pg_is_in_recovery()::text",
+        "current_setting('transaction_read_only')",
+        "current_setting('default_transaction_isolation')",
+        "((extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::text",
+        f"(SELECT substring(p.prosrc FROM '[0-9]+') {functions} = 'version_number')",
+        *commits,
+        "current_user::text",
+        "(SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') "
+        f"AND has_function_privilege(p.oid, 'EXECUTE'))::text {functions} IN ('decide', 'adjust', 'forget', 'sweep', 'facts'))",
+        "(SELECT has_table_privilege(c.oid, 'UPDATE')::text "
+        f"FROM pg_catalog.pg_class c {inside} c.relnamespace AND c.relname = 'state')",
+    ]
+    return Statement(f"SELECT {', '.join(columns)}".encode())
 
 
 def version_script(schema: str) -> bytes:
     """Asks which version is present (no row: none) and whether the tables are logged."""
     inside, named = quoted(schema), literal(f"{quoted(schema)}.state")
-    return (
-        f"SELECT max(number), (SELECT relpersistence = 'p' FROM pg_catalog.pg_class WHERE oid = {named}::regclass) "
-        f"FROM {inside}.version"
-    ).encode()
+    logged = f"(SELECT relpersistence = 'p' FROM pg_catalog.pg_class WHERE oid = {named}::regclass)"
+    return f"SELECT max(number), {logged} FROM {inside}.version".encode()
 
 
 def init_script(schema: str, present: int, *, logged: bool | None) -> bytes:

@@ -3,12 +3,12 @@
     PostgresStore("postgresql://owner@host/app").init()       once, by whoever may create a schema
     Limiter(..., store=PostgresStore("postgresql://app@host/app"))
 
-Every decision is one function call, one statement and one round trip, exact at READ COMMITTED, on the server's
-clock. The blocking face asks for each caller by himself; the awaited one puts callers who ask at the same moment
-into one call (`lane.py`), for each event loop by itself.
+Every decision is one function call, one statement and one round trip, exact at READ COMMITTED, on the
+server's clock. The blocking face asks for each caller by himself; the awaited one puts callers who ask at the
+same moment into one call (`lane.py`), for each event loop by itself.
 
-Tables are UNLOGGED unless `init(logged=True)` makes them: a crash of the server, or a switch to a standby, then
-forgets everything. So each key may pass once its capacity more, and strict rules begin empty.
+Tables are UNLOGGED unless `init(logged=True)` makes them: a crash of the server, or a switch to a standby,
+then forgets everything. So each key may pass once its capacity more, and strict rules begin empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,21 +25,17 @@ from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.drive import run_blocking
-from tidegate.errors import StoreError, StoreUnavailable
+from tidegate.errors import StoreError
 from tidegate.stores.health import Health
-from tidegate.stores.lane import Lane
 from tidegate.stores.postgres import driver
 from tidegate.stores.postgres.address import Options, options_of, read_target
 from tidegate.stores.postgres.asking import Asking, Shared
 from tidegate.stores.postgres.making import Made, make
 from tidegate.stores.postgres.pool import LentPool, OwnPool, Pool
-from tidegate.stores.postgres.ports import LoopPort, Port, ThreadPort
+from tidegate.stores.postgres.ports import Port, ThreadPort
+from tidegate.stores.postgres.sides import LoopSide
 from tidegate.stores.postgres.wire import Ask
 from tidegate.units import Duration
-
-BYTES_A_CHARGE = 220
-BATCHES_MOST = 4
-"""Calls of one event loop that are under way at once; each has a connection of its own."""
 
 
 class _Core:
@@ -63,7 +59,7 @@ class _Core:
         self.is_closed = False
 
     def asking(self, port: Port, *, awaited: bool) -> Asking:
-        """Who asks for one face or loop. Raises StoreError if the pool that was given serves the other face."""
+        """Who asks for one face or loop. Raises StoreError if the pool given serves the other face."""
         pool: Pool
         if self.url is not None:
             pool = OwnPool(self._target, self.options, port)
@@ -75,6 +71,9 @@ class _Core:
                 f"{'an AsyncConnectionPool' if awaited else 'a ConnectionPool'}, or a URL for both"
             )
         return Asking(self.shared, port, pool)
+
+    def asking_of_loop(self, port: Port) -> Asking:
+        return self.asking(port, awaited=True)
 
     def check_open(self) -> None:
         if self.is_closed:
@@ -88,9 +87,9 @@ class PostgresStore:
     """State in PostgreSQL 13 or newer. This is the face that blocks, for any number of threads.
 
     Args:
-        target: a URL (postgresql://...) or libpq's "host=... dbname=...", or a pool of psycopg_pool, which lends
-            connections that are idle and is never closed here. An async pool serves the awaited face, a sync
-            pool this one, a URL both.
+        target: a URL (postgresql://...) or libpq's "host=... dbname=...", or a pool of psycopg_pool, which
+            lends connections that are idle and is never closed here. An async pool serves the awaited face, a
+            sync pool this one, a URL both.
         schema: where the tables and functions are; `init` makes it.
         deadline: the longest that a call may take, connecting included.
         may_forget: whether strict rules may stand on tables that are UNLOGGED, or commits that do not wait.
@@ -131,6 +130,11 @@ class PostgresStore:
         return self._core.shared.health
 
     @property
+    def options(self) -> Options:
+        """How it asks."""
+        return self._core.options
+
+    @property
     def awaited(self) -> AwaitedPostgresStore:
         """The face for event loops."""
         return self._awaited
@@ -144,7 +148,7 @@ class PostgresStore:
         deadline_us: int | None = None,
     ) -> list[Outcome]:
         """Decide all-or-nothing, or raise StoreUnavailable within the deadline (None: the store's own)."""
-        asking = self._open()
+        asking = self.asking()
         (answer,) = run_blocking(asking.decide([Ask(charges, take)], now_us, asking.until_s(deadline_us)))
         if isinstance(answer, Exception):
             raise answer
@@ -158,7 +162,7 @@ class PostgresStore:
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
         """Decide independent requests in few round trips; where one failed its error stands in its place."""
-        asking = self._open()
+        asking = self.asking()
         asks = [Ask(charges) for charges in requests]
         return _of_many(run_blocking(asking.decide_many(asks, now_us, deadline_us)))
 
@@ -166,12 +170,12 @@ class PostgresStore:
         self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None
     ) -> list[int]:
         """Give back or charge on top, or raise StoreUnavailable: what was to come back then stays counted."""
-        asking = self._open()
+        asking = self.asking()
         return run_blocking(asking.adjust(adjustments, now_us, asking.until_s(deadline_us)))
 
     def forget(self, keys: Sequence[tuple[str, Key]], *, deadline_us: int | None = None) -> None:
         """Make these (rule, key) fresh, or raise StoreUnavailable."""
-        asking = self._open()
+        asking = self.asking()
         run_blocking(asking.forget(keys, asking.until_s(deadline_us)))
 
     def parts(self, charges: Sequence[Charge]) -> Sequence[Sequence[int]]:
@@ -183,14 +187,14 @@ class PostgresStore:
 
         To be called by a role that may create it. Raises StoreError for a newer version than is known here.
         """
-        return run_blocking(make(self._open(), self._core.options.schema, logged=logged))
+        return run_blocking(make(self.asking(), self._core.options.schema, logged=logged))
 
     def sweep(self, rows_most: int = 1_000, *, deadline_us: int = 5_000_000) -> int:
         """Delete rows of keys that have been fresh for a minute, at most so many; how many there were.
 
         Decisions see to it that this is done, so nobody has to call it.
         """
-        asking = self._open()
+        asking = self.asking()
         return run_blocking(asking.sweep(rows_most, asking.until_s(deadline_us)))
 
     def close(self) -> None:
@@ -200,7 +204,8 @@ class PostgresStore:
             self._asking.pool.close()
         self._awaited._close_sides()
 
-    def _open(self) -> Asking:
+    def asking(self) -> Asking:
+        """Who asks the server for this face. Raises StoreError if the store is closed."""
         self._core.check_open()
         return self._asking or self._core.asking(ThreadPort(), awaited=False)
 
@@ -222,7 +227,7 @@ class AwaitedPostgresStore:
 
     def __init__(self, core: _Core) -> None:
         self._core = core
-        self._sides: dict[asyncio.AbstractEventLoop, _LoopSide] = {}
+        self._sides: dict[asyncio.AbstractEventLoop, LoopSide] = {}
         self._lock = threading.Lock()
         _faces.add(self)
 
@@ -288,12 +293,12 @@ class AwaitedPostgresStore:
     def __repr__(self) -> str:
         return f"<AwaitedPostgresStore: {self.health.where}>"
 
-    async def _side(self) -> _LoopSide:
+    async def _side(self) -> LoopSide:
         self._core.check_open()
         loop = asyncio.get_running_loop()
         side = self._sides.get(loop)
         if side is None:
-            side = _LoopSide(self._core, loop, self._sides)
+            side = LoopSide(self._core.asking_of_loop, self._core.options, loop, self._sides)
             with self._lock:
                 for gone in [other for other in self._sides if other.is_closed()]:
                     del self._sides[gone]
@@ -319,61 +324,6 @@ class AwaitedPostgresStore:
         _inherited.append(self._sides)
         self._sides = {}
         self._lock = threading.Lock()
-
-
-class _LoopSide:
-    """What one event loop has: its connections, and the lane in which its callers travel together."""
-
-    def __init__(
-        self, core: _Core, loop: asyncio.AbstractEventLoop, sides: dict[asyncio.AbstractEventLoop, _LoopSide]
-    ) -> None:
-        self._port = LoopPort(loop)
-        self.asking = core.asking(self._port, awaited=True)
-        batches = min(BATCHES_MOST, core.options.max_connections)
-        self._lane: Lane[tuple[Ask, int | None], Any] = Lane(
-            self._send, late=self._late, batches_most=batches
-        )
-        self._loop, self._sides = loop, sides
-        self._staying = self._stay()
-
-    async def begin(self) -> None:
-        """From now on the end of the loop closes everything."""
-        await anext(self._staying)
-
-    async def ask(self, ask: Ask, now_us: int | None, until_s: float) -> list[Outcome]:
-        """The outcomes of one request, which travels with others."""
-        self.asking.check()
-        weight = sum(BYTES_A_CHARGE + len(charge.key) for charge in ask.charges)
-        outcomes: list[Outcome] = await self._lane.ask((ask, now_us), weight, until_s)
-        return outcomes
-
-    def close(self) -> None:
-        """Close the lane and the connections. Called on the loop."""
-        self._sides.pop(self._loop, None)
-        self._lane.close()
-        self._port.close()
-        self.asking.pool.close()
-
-    async def _send(self, items: Sequence[tuple[Ask, int | None]], until_s: float) -> Sequence[Any]:
-        """The answers to requests that travel together; those of one instant are one call."""
-        answers: list[Any] = [None] * len(items)
-        for instant in dict.fromkeys(now_us for _, now_us in items):
-            places = [place for place, (_, now_us) in enumerate(items) if now_us == instant]
-            decided = await self.asking.decide([items[place][0] for place in places], instant, until_s)
-            for place, answer in zip(places, decided, strict=True):
-                answers[place] = answer
-        return answers
-
-    def _late(self, items: int) -> None:
-        if items:
-            self.asking.failed(StoreUnavailable("no answer came in time", "deadline"), items)
-
-    async def _stay(self) -> AsyncGenerator[None]:
-        """A generator that is never finished: a loop that ends in order finishes it, and so closes us."""
-        try:
-            yield
-        finally:
-            self.close()
 
 
 def from_url(url: str) -> PostgresStore:

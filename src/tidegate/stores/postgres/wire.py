@@ -172,7 +172,7 @@ def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | St
 
     Raises StoreUnavailable for a reply that is none: it cannot be told then what was charged.
     """
-    numbers = _numbers(reply)
+    numbers = numbers_in(reply)
     now_us, at = numbers[0], 1
     answers: list[list[Outcome] | StoreError | Missed] = []
     try:
@@ -197,7 +197,7 @@ def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | St
 
 def decode_adjust(reply: object, adjustments: Sequence[Adjustment]) -> list[int | Missed]:
     """The units by which each level went down, as `decode_decide`."""
-    numbers = _numbers(reply)
+    numbers = numbers_in(reply)
     if len(numbers) != 1 + 2 * len(adjustments):
         raise broken(reply)
     pairs = zip(numbers[1::2], numbers[2::2], strict=True)
@@ -206,7 +206,7 @@ def decode_adjust(reply: object, adjustments: Sequence[Adjustment]) -> list[int 
 
 def instant_in(reply: object) -> int:
     """The instant at which the reply was made."""
-    return _numbers(reply)[0]
+    return numbers_in(reply)[0]
 
 
 def bigints(numbers: Sequence[int]) -> bytes:
@@ -344,7 +344,8 @@ def _values(count: int) -> Struct:
     return Struct(">" + "4xq" * count)
 
 
-def _numbers(reply: object) -> tuple[int, ...]:
+def numbers_in(reply: object) -> tuple[int, ...]:
+    """The numbers of an array of bigint. Raises StoreUnavailable for what is none."""
     if not isinstance(reply, bytes | bytearray | memoryview) or len(reply) < _HEADER.size + 12:
         raise broken(reply)
     dimensions, has_null, kind, count, _ = _HEADER.unpack_from(reply)
@@ -369,6 +370,7 @@ def _outcomes(charges: Sequence[Charge], numbers: Sequence[int], now_us: int) ->
         elif isinstance(law, Sliding):
             state = SlidingState(second, used, at_us, since_us, first, law)
         else:
+            assert isinstance(law, Log), law
             state = _log_state(law, charge.cost, used, at_us, since_us, first, second)
         if verdict not in {0, 1, 3}:
             raise ValueError(verdict)
