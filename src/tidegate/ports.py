@@ -111,7 +111,7 @@ class _NetworkPort:
 
     def __init__(self, store: RemoteStore | AwaitedStore, deadline_us: int | None) -> None:
         self.name = store.name
-        self.splits = bool(getattr(store, "splits", True))
+        self.splits = store.splits
         self.deadline_us: int = (
             getattr(store, "deadline_us", DEADLINE_US) if deadline_us is None else deadline_us
         )

@@ -73,6 +73,7 @@ class Awaited:
     """The awaited face."""
 
     name = "remote"
+    splits = True
 
     def __init__(self, servers: Servers, health: Health) -> None:
         self.servers, self.health = servers, health
@@ -108,6 +109,7 @@ class Remote:
     """The blocking face; each has an address of its own, as if each were in another process."""
 
     name = "remote"
+    splits = True
     made = 0
 
     def __init__(self, servers: Servers, where: str | None = None) -> None:

@@ -82,6 +82,11 @@ class RedisStore:
         """The face for event loops."""
         return self._awaited
 
+    @property
+    def splits(self) -> bool:
+        """Whether the keys of a request may live on several servers: only on a cluster."""
+        return self.servers.topology.is_cluster
+
     def decide(
         self,
         charges: Sequence[Charge],
@@ -153,6 +158,11 @@ class AwaitedRedisStore:
     def health(self) -> Health:
         """Whether the servers answer, and how often they did not."""
         return self.servers.topology.health
+
+    @property
+    def splits(self) -> bool:
+        """Whether the keys of a request may live on several servers: only on a cluster."""
+        return self.servers.topology.is_cluster
 
     async def decide(
         self,
