@@ -28,9 +28,9 @@ def charge(
 class Face:
     """One face of a store of its own; a context manager that closes it. An awaited one has its own loop."""
 
-    def __init__(self, face: str, target: Any, **options: Any) -> None:
+    def __init__(self, face: str, target: Any, *, deadline: str = "2s", **options: Any) -> None:
         self.face = face
-        self.store = RedisStore(target, **options)
+        self.store = RedisStore(target, deadline=deadline, **options)
         self._runner = asyncio.Runner() if face == "awaited" else None
 
     def decide(self, charges: Sequence[Charge], *args: Any, **options: Any) -> list[Outcome]:
