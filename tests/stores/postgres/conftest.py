@@ -25,6 +25,13 @@ def opened(face: str) -> Iterator[Callable[..., Face]]:
         yield lambda target, **options: stack.enter_context(Face(face, target, **options))
 
 
+@pytest.fixture
+def opened_blocking() -> Iterator[Callable[..., Face]]:
+    """The same by the blocking face alone, where a test is about the server and costs a server of its own."""
+    with ExitStack() as stack:
+        yield lambda target, **options: stack.enter_context(Face("blocking", target, **options))
+
+
 @pytest.fixture(scope="session")
 def made_database(postgres: Postgres) -> Iterator[Database]:
     """A database with the schema in it, for all tests that do not change that; they ask for `made`."""

@@ -107,7 +107,7 @@ def test_a_server_that_was_never_reached(
 def test_connecting_that_takes_longer_than_a_call(
     opened: Opened, postgres: Postgres, made: Database, network: Between
 ):
-    """Every step of connecting takes 60 ms, a call 50 ms at most: it connects beside, and then all is quick."""
+    """Every step of connecting takes 60 ms, a call 50 ms at most: it connects beside, and soon all is well."""
     way = network(postgres.port)
     way.delay(0.06)
     store = opened(way.through(made.url), deadline="50ms")

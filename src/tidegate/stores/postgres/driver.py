@@ -94,15 +94,8 @@ class Link:
         return bool(self._raw.status == pq.ConnStatus.OK) and self.is_idle
 
     def is_quiet(self) -> bool:
-        """Whether it is open and the server has not ended it meanwhile."""
-        try:
-            if not self.is_good:
-                return False
-            if _has_input(self._raw.socket):
-                self._raw.consume_input()  # a notice, a changed setting, or the end
-            return self.is_good
-        except psycopg.Error:
-            return False
+        """Whether it is open, and nothing has come that nobody asked for: mostly that would be its end."""
+        return self.is_good and not _has_input(self._raw.socket)
 
     async def ask(
         self,

@@ -78,7 +78,8 @@ def facts_statement(schema: str) -> Statement:
         *commits,
         "current_user::text",
         "(SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') "
-        f"AND has_function_privilege(p.oid, 'EXECUTE'))::text {functions} IN ('decide', 'adjust', 'forget', 'sweep', 'facts'))",
+        f"AND has_function_privilege(p.oid, 'EXECUTE'))::text {functions} "
+        "IN ('decide', 'adjust', 'forget', 'sweep', 'facts'))",
         "(SELECT has_table_privilege(c.oid, 'UPDATE')::text "
         f"FROM pg_catalog.pg_class c {inside} c.relnamespace AND c.relname = 'state')",
     ]
