@@ -28,7 +28,7 @@ LEVELS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (
         ("tidegate.clock",),
         ("tidegate.drive",),
-        ("tidegate.stores.base", "tidegate.stores.health", "tidegate.stores.inspection"),
+        ("tidegate.stores.base", "tidegate.stores.health"),
         ("tidegate.words",),
     ),
     (("tidegate.flows",), ("tidegate.stores",)),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from fractions import Fraction
 from typing import Any
 
@@ -12,35 +11,37 @@ from tidegate.cli.terminal import complain, say, say_json, width
 from tidegate.core.keys import Key, key_of, values_of
 from tidegate.core.level import Level
 from tidegate.errors import InvalidKey, StoreError
-from tidegate.stores.inspection import Grade, Inspectable, KeyHeld
+from tidegate.stores import inspection
+from tidegate.stores.inspection import KeyHeld
 from tidegate.stores.opening import open_store
 from tidegate.units import MILLI
 from tidegate.words.typeset import labelled, number, span, table
 
 _KEY_SHOWN = 60
 _PAGE = 500
-_MARKS: dict[Grade, str] = {"ok": "ok", "note": "note", "warning": "WARNING", "error": "ERROR"}
+_MARKS = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
 
 
 def keys_list(arguments: Namespace) -> int:
     """List keys with what is used of each, a page after another, at most so many."""
-    with _opened(arguments.store) as store:
-        found: list[KeyHeld] = []
+    with closing(open_store(arguments.store)) as store:
+        names: list[tuple[str, Key]] = []
         cursor: str | None = arguments.cursor
         while True:
-            most = min(_PAGE, arguments.most - len(found))
-            page = store.list_keys(arguments.rule, arguments.prefix, cursor=cursor, most=most)
-            found += page.keys
+            most = min(_PAGE, arguments.most - len(names))
+            page = inspection.list_keys(store, arguments.rule, arguments.prefix, cursor=cursor, most=most)
+            names += page.keys
             cursor = page.cursor
-            if cursor is None or len(found) >= arguments.most:
+            if cursor is None or len(names) >= arguments.most:
                 break
+        found = [held for rule, key in names if (held := inspection.show_key(store, rule, key)) is not None]
     if arguments.json:
         say_json({"keys": [_told(held) for held in found], "cursor": cursor})
         return 0
     if not found:
         say("no keys: whatever is not listed is as good as never used")
         return 0
-    header = ("rule", "key", "used", "fresh in", "expires in")
+    header = ("rule", "key", "used", "fresh in", "kept for")
     say("\n".join(table(header, [_row(held) for held in found], width(), left=2)))
     if cursor is not None:
         complain(f"there are more; go on with --cursor {cursor}")
@@ -50,8 +51,8 @@ def keys_list(arguments: Namespace) -> int:
 def keys_show(arguments: Namespace) -> int:
     """Show what is held of one key; 1 if nothing is."""
     key = _key(arguments.values)
-    with _opened(arguments.store) as store:
-        held = store.show_key(arguments.rule, key)
+    with closing(open_store(arguments.store)) as store:
+        held = inspection.show_key(store, arguments.rule, key)
     if arguments.json:
         say_json(None if held is None else _told(held))
     elif held is None:
@@ -65,13 +66,13 @@ def keys_reset(arguments: Namespace) -> int:
     """Make one key fresh, or all keys of a rule that begin with a prefix."""
     if bool(arguments.values) == (arguments.prefix is not None or arguments.all):
         raise StoreError("say what to reset: the values of one key, or --prefix TEXT, or --all of the rule")
-    with _opened(arguments.store) as store:
+    with closing(open_store(arguments.store)) as store:
         if arguments.values:
             key = _key(arguments.values)
-            count = int(store.show_key(arguments.rule, key) is not None)
+            count = int(inspection.show_key(store, arguments.rule, key) is not None)
             store.forget([(arguments.rule, key)])
         else:
-            count = store.reset_keys(arguments.rule, arguments.prefix or "")
+            count = inspection.reset_keys(store, arguments.rule, arguments.prefix or "")
     if arguments.json:
         say_json({"reset": count})
     else:
@@ -81,36 +82,31 @@ def keys_reset(arguments: Namespace) -> int:
 
 def store_init(arguments: Namespace) -> int:
     """Prepare a server: its schema, and the note that nothing has been lost yet."""
-    with _opened(arguments.url) as store:
-        init = getattr(store, "init", None)
-        if init is None:
-            raise StoreError("this store needs no preparation")
-        say(init(logged=True) if arguments.logged else init())
+    with closing(open_store(arguments.url)) as store:
+        say(inspection.init(store, logged=arguments.logged))
     return 0
 
 
 def store_check(arguments: Namespace) -> int:
     """Tell whether a server can be used, and what it may lose; 1 if something is wrong."""
-    with _opened(arguments.url) as store:
-        findings = store.check()
+    with closing(open_store(arguments.url)) as store:
+        findings = inspection.check(store)
     is_usable = all(finding.grade != "error" for finding in findings)
     if arguments.json:
-        say_json({"usable": is_usable, "findings": [finding._asdict() for finding in findings]})
-    else:
-        rows = [(f"{_MARKS[finding.grade]:<7} {finding.about}", finding.says) for finding in findings]
-        say("\n".join(labelled(rows, width())))
+        names = ("where", "what", "grade", "value", "says")
+        told = [{name: getattr(finding, name) for name in names} for finding in findings]
+        say_json({"usable": is_usable, "findings": told})
+        return 0 if is_usable else 1
+    lines: list[str] = []
+    for where in dict.fromkeys(finding.where for finding in findings):
+        rows = [
+            (f"{_MARKS[finding.grade]:<7} {finding.what}", f"{finding.value}: {finding.says}")
+            for finding in findings
+            if finding.where == where
+        ]
+        lines += [*([""] if lines else []), where, *labelled(rows, width(), indent="  ")]
+    say("\n".join(lines))
     return 0 if is_usable else 1
-
-
-@contextmanager
-def _opened(url: str) -> Iterator[Any]:
-    """The store of the address, if it is one that can be looked into."""
-    with closing(open_store(url)) as store:
-        if not isinstance(store, Inspectable):
-            raise StoreError(
-                f"a {store.name} store lives inside one process; there is nothing to look at from another"
-            )
-        yield store
 
 
 def _key(values: list[str]) -> Key:
@@ -123,8 +119,8 @@ def _row(held: KeyHeld) -> tuple[str, str, str, str, str]:
         law = held.state.law
         state = law.advance(held.state, held.now_us)
         used = f"{_tokens(law.used(state))} of {_tokens(law.capacity)}"
-        fresh = _time(law.reset_after_us(state, held.now_us))
-    return held.rule, _shown(held.key), used, fresh, _time(held.expires_after_us)
+        fresh = _never(law.reset_after_us(state, held.now_us))
+    return held.rule, _shown(held.key), used, fresh, _time(held.forgotten_after_us)
 
 
 def _lines(held: KeyHeld) -> list[tuple[str, str]]:
@@ -139,9 +135,9 @@ def _lines(held: KeyHeld) -> list[tuple[str, str]]:
             ("used", f"{_tokens(law.used(state))} of {_tokens(law.capacity)}"),
             ("left", _tokens(law.left(state) // law.grain)),
             ("touched", f"{span(max(0, held.now_us - held.state.at_us))} ago, by the store's clock"),
-            ("fresh in", _time(law.reset_after_us(state, held.now_us))),
+            ("fresh in", _never(law.reset_after_us(state, held.now_us))),
         ]
-    return [*lines, ("expires in", _time(held.expires_after_us))]
+    return [*lines, ("kept for", _time(held.forgotten_after_us))]
 
 
 def _limit(law: Any) -> str:
@@ -154,7 +150,7 @@ def _limit(law: Any) -> str:
 
 def _told(held: KeyHeld) -> dict[str, Any]:
     told: dict[str, Any] = {"rule": held.rule, "key": _plain(held.key), "capacity": None, "used": None}
-    told |= {"fresh_after_us": None, "expires_after_us": held.expires_after_us}
+    told |= {"fresh_after_us": None, "kept_for_us": held.forgotten_after_us}
     if held.state is not None:
         law = held.state.law
         state = law.advance(held.state, held.now_us)
@@ -189,4 +185,8 @@ def _tokens(thousandths: int) -> str:
 
 
 def _time(us: int | None) -> str:
+    return "ever" if us is None else span(us)
+
+
+def _never(us: int | None) -> str:
     return "never" if us is None else span(us)
