@@ -33,7 +33,7 @@ class Had:
 
     servers: Servers | None = None
     redis: dict[str, RedisLike] = {}  # noqa: RUF012  # filled while tests run
-    schemas: list[Any] = []  # noqa: RUF012
+    schemas: list[Any] = []  # noqa: RUF012  # the same
 
 
 had = Had()

@@ -16,6 +16,8 @@ from tidegate.units import Rate, duration_us, instant_us, milli
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
+    """A reader of whole numbers from `least` to `most`."""
+
     def read(text: str) -> int:
         digits = text.replace(",", "").replace("_", "")
         if not (digits.isascii() and digits.isdigit() and len(digits) < 25 and least <= int(digits) <= most):
@@ -45,6 +47,7 @@ def _decimal(text: str) -> Fraction:
 
 
 def seconds(text: str) -> float:
+    """More than 0 seconds, and at most as many as a run may take."""
     number = _decimal(text)
     if not 0 < number <= SECONDS_MOST:
         raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 seconds and at most {SECONDS_MOST:,}")
@@ -52,6 +55,7 @@ def seconds(text: str) -> float:
 
 
 def tokens(text: str) -> Fraction:
+    """More than 0 tokens, exact to a thousandth."""
     number = _decimal(text)
     if number <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
@@ -59,6 +63,7 @@ def tokens(text: str) -> Fraction:
 
 
 def attribute(text: str) -> tuple[str, str]:
+    """An attribute, name=value."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} must be an attribute, name=value, such as org=acme")
