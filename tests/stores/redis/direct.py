@@ -14,13 +14,14 @@ from typing import Any
 
 from tests.stores.redis.plain import PlainStore
 from tidegate import FixedWindow, LeakyBucket, LeakyQueue, SlidingLog, SlidingWindow, TokenBucket
-from tidegate.core.carry import WAYS
+from tidegate.core.carry import WAYS, is_change
 from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
 from tidegate.core.law import EXACT
 from tidegate.core.limits import Limit
-from tidegate.core.log import Log
+from tidegate.core.log import Log, LogState
 from tidegate.core.outcome import Charge, Outcome
+from tidegate.stores.redis.state import parse_state
 from tidegate.testing.reference import ReferenceStore
 from tidegate.units import MILLI, US_PER_S
 
@@ -159,7 +160,7 @@ class Pair:
         elif kind < 0.97 and self.charged:
             self._adjust()
         elif kind >= 0.97:
-            places = [("rule", self.random.choice(KEYS))]
+            places = [("rule", self.random.choice(KEYS))] * self.random.choice((1, 2))
             self.told.append(f"{self.now_us} forget {places}")
             self.reference.forget(places)
             self.store.forget(places)
@@ -174,7 +175,7 @@ class Pair:
             assert isinstance(answer, list), self._told((answer, request))
             assert list(map(seen, answer)) == list(map(seen, expected)), self._told(request)
             self.charged += [outcome for outcome in expected if outcome.charged]
-        self._compare_expiry(before)
+        self._compare_stored(before)
 
     def _adjust(self) -> None:
         entries = [self._entry() for _ in range(self.random.choice((1, 1, 3)))]
@@ -182,7 +183,7 @@ class Pair:
         before = self._states()
         answered = self.store.adjust(entries, self.now_us)
         assert answered == self.reference.adjust(entries, self.now_us), self._told(entries)
-        self._compare_expiry(before)
+        self._compare_stored(before)
 
     def _request(self) -> list[Charge]:
         count = self.random.choice((1, 1, 1, 2, 3))
@@ -214,7 +215,7 @@ class Pair:
         random = self.random
         earlier = random.choice(self.charged[-12:])
         charge = earlier.charge
-        if random.random() < 0.1:
+        if random.random() < 0.3:
             charge = charge._replace(limit=self.current[charge.key])
         grain = charge.limit.law.grain
         capacity = charge.limit.law.capacity
@@ -259,14 +260,18 @@ class Pair:
     def _states(self) -> dict[Any, Any]:
         return dict(self.reference._states)
 
-    def _compare_expiry(self, before: dict[Any, Any]) -> None:
-        """A key that was written expires an hour after it is fresh; one that was not keeps its expiry."""
+    def _compare_stored(self, before: dict[Any, Any]) -> None:
+        """What was written can be read back to the last number, and expires an hour after it is fresh."""
         for place, state in self._states().items():
             was, (_, key) = before.get(place), place
             if state is was or (was and was.law.is_fresh(was) and state.law.is_fresh(state)):
                 continue  # what was fresh and stays so need not be written
+            name = self.store.names.key("rule", key)
+            value, left_ms = self.store.redis.get(name), self.store.redis.pttl(name)
+            stored = parse_state(value)
+            assert stored is not None, self._told(value)
+            assert same(stored.state, state), self._told((value, state))
             fresh_in_us = state.law.reset_after_us(state, self.now_us)
-            left_ms = self.store.redis.pttl(self.store.names.key("rule", key))
             if fresh_in_us is None:
                 assert left_ms == -1, self._told(state)
             else:
@@ -275,6 +280,20 @@ class Pair:
 
     def _told(self, asked: object) -> str:
         return "\n".join([*self.told[-8:], f"differs at {asked}"])
+
+
+def same(state: Any, other: Any) -> bool:
+    """Whether two states are equal: of logs the rows that count, totals from 0; laws by their numbers."""
+
+    def told(state: Any) -> Any:
+        if not isinstance(state, LogState):
+            return state._replace(law=None)
+        base = state.totals[state.start - 1] if state.start else 0
+        totals = [total - base for total in state.totals[state.start : state.end]]
+        instants = state.instants[state.start : state.end]
+        return instants, totals, state.at_us, state.busy_since_us
+
+    return not is_change(state.law, other.law) and bool(told(state) == told(other))
 
 
 def seen(outcome: Outcome) -> tuple[Any, ...]:
