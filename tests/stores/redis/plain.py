@@ -29,14 +29,13 @@ class PlainStore:
     def __init__(
         self,
         server: RedisLike,
-        *,
         decide: Script = DECIDE,
         adjust: Script = ADJUST,
-        names: Names | None = None,
+        forget: Script = FORGET,
     ) -> None:
         self.redis = redis.Redis(unix_socket_path=str(server.unix_path))
-        self.names = Names() if names is None else names
-        self._decide, self._adjust = decide, adjust
+        self.names = Names()
+        self._decide, self._adjust, self._forget = decide, adjust, forget
 
     def decide(
         self, charges: Sequence[Charge], now_us: int | None = None, *, take: bool = True
@@ -58,7 +57,6 @@ class PlainStore:
 
     def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None = None) -> list[int]:
         """Give back or charge on top."""
-
         sent = wire.encode_adjust(adjustments, self.names, now_us=now_us, windows_at_us=self._about(now_us))
         changes = []
         for answer in wire.decode_adjust(self._call(self._adjust, sent), adjustments):
@@ -72,7 +70,7 @@ class PlainStore:
         """Make these keys fresh."""
         if keys:
             sent = wire.encode_forget(keys, self.names)
-            assert wire.decode_forget(self._call(FORGET, sent), keys) == [None] * len(keys)
+            assert wire.decode_forget(self._call(self._forget, sent), keys) == [None] * len(keys)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -127,7 +127,7 @@ for number = 1, #sizes do
       record, failure = laws.settled(others[i], cost, keys[i], fits, is_stored, passes, take)
     elseif passes and fits and cost > 0 then
       if level == 0 then
-        since, given = since < at and at or since + 1, '0'
+        since = since < at and at or since + 1
       end
       level = level + cost
       record = format(NUMBERS, level, at, at - since, given)
