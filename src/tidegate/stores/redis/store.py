@@ -165,7 +165,10 @@ class AwaitedRedisStore:
         """Decide all-or-nothing; what waits at the same moment travels together."""
         if not charges:
             return []
-        return await (await self._verbs()).decide(charges, now_us, take, deadline_us)
+        way = self._ways.get(asyncio.get_running_loop())
+        if way is None or self.servers.is_closed:
+            way = await self._begun()
+        return await way.verbs.decide(charges, now_us, take, deadline_us)
 
     async def decide_many(
         self,
@@ -175,17 +178,17 @@ class AwaitedRedisStore:
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
         """Decide independent requests in few round trips; where one failed its error stands in its place."""
-        return await (await self._verbs()).decide_many(requests, now_us, deadline_us)
+        return await (await self._begun()).verbs.decide_many(requests, now_us, deadline_us)
 
     async def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None
     ) -> list[int]:
         """Give back or charge on top, or raise StoreUnavailable."""
-        return await (await self._verbs()).adjust(adjustments, now_us, deadline_us)
+        return await (await self._begun()).verbs.adjust(adjustments, now_us, deadline_us)
 
     async def forget(self, keys: Sequence[tuple[str, Key]], *, deadline_us: int | None = None) -> None:
         """Make these (rule, key) fresh, or raise StoreUnavailable."""
-        await (await self._verbs()).forget(keys, deadline_us)
+        await (await self._begun()).verbs.forget(keys, deadline_us)
 
     def parts(self, charges: Sequence[Charge]) -> Sequence[Sequence[int]]:
         """The positions of the charges that can be decided together, each position once."""
@@ -202,7 +205,8 @@ class AwaitedRedisStore:
     def __repr__(self) -> str:
         return f"<AwaitedRedisStore: {self.servers.topology.health.where}>"
 
-    async def _verbs(self) -> Verbs:
+    async def _begun(self) -> LoopWay:
+        """The way of this loop, begun if it is the first call on it."""
         self.servers.check_open()
         loop = asyncio.get_running_loop()
         way = self._ways.get(loop)
@@ -213,7 +217,7 @@ class AwaitedRedisStore:
                     del self._ways[gone]
                 self._ways[loop] = way
             await way.begin()
-        return way.verbs
+        return way
 
     def _close_ways(self) -> None:
         try:
