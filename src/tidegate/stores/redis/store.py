@@ -69,13 +69,9 @@ class RedisStore:
             ),
         )
         servers = self.servers
+        self.health: Health = servers.topology.health
         self._verbs = Verbs(servers.topology, ThreadWay(servers), servers.options.deadline_us)
         self._awaited = AwaitedRedisStore(servers)
-
-    @property
-    def health(self) -> Health:
-        """Whether the servers answer, and how often they did not."""
-        return self.servers.topology.health
 
     @property
     def awaited(self) -> AwaitedRedisStore:
@@ -145,14 +141,10 @@ class AwaitedRedisStore:
 
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
+        self.health: Health = servers.topology.health
         self._ways: dict[asyncio.AbstractEventLoop, LoopWay] = {}
         self._lock = threading.Lock()
         _faces.add(self)
-
-    @property
-    def health(self) -> Health:
-        """Whether the servers answer, and how often they did not."""
-        return self.servers.topology.health
 
     async def decide(
         self,

@@ -52,9 +52,10 @@ class Servers:
                 )
             self.topology = Single("redis by the client given", StubOpener(target), options, PROBE)
         elif found.kind == "cluster":
-            self.topology = Spread(found.where, opener(found), found.hosts, options, PROBE, self.names)
+            made_by = opener(found, options.deadline_us)
+            self.topology = Spread(found.where, made_by, found.hosts, options, PROBE, self.names)
         else:
-            self.topology = Single(found.where, opener(found), options, PROBE)
+            self.topology = Single(found.where, opener(found, options.deadline_us), options, PROBE)
         self.is_closed = False
 
     def check_open(self) -> None:
