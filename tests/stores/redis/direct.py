@@ -16,6 +16,7 @@ from tests.stores.redis.plain import PlainStore
 from tidegate import FixedWindow, LeakyBucket, LeakyQueue, SlidingLog, SlidingWindow, TokenBucket
 from tidegate.core.carry import WAYS
 from tidegate.core.compose import Adjustment
+from tidegate.core.keys import Key
 from tidegate.core.law import EXACT
 from tidegate.core.limits import Limit
 from tidegate.core.log import Log
@@ -24,6 +25,9 @@ from tidegate.testing.reference import ReferenceStore
 from tidegate.units import MILLI, US_PER_S
 
 START_US = 1_700_000_000 * US_PER_S
+TAKES_MS = 20_000
+"""No step takes longer, however busy the machine."""
+
 KEYS: tuple[str | bytes, ...] = ("x", "y", b"s1:xs1:z")
 
 USUAL: tuple[Limit, ...] = (
@@ -63,12 +67,72 @@ EDGES: tuple[Limit, ...] = (
 )
 
 
+class StrictReference(ReferenceStore):
+    """The reference with an epoch: what a strict charge does not find may have been lost before that.
+
+    Such a key counts as used up at the epoch, and has drained since; one that was reset counts as fresh.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epoch_us: int | None = None
+        self._reset: set[tuple[str, Key]] = set()
+
+    def decide(
+        self, charges: Sequence[Charge], now_us: int | None = None, *, take: bool = True
+    ) -> list[Outcome]:
+        """Decide with what may have been lost, and keep only what a store must."""
+        lost = self._put_lost(charges, now_us or 0)
+        outcomes = super().decide(charges, now_us, take=take)
+        if lost and take and any(charge.cost for charge in lost):
+            self.epoch_us = now_us if self.epoch_us is None else self.epoch_us
+        self._take_lost_away(lost)
+        return outcomes
+
+    def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None = None) -> list[int]:
+        """The same for what is owed."""
+        changes = []
+        for adjustment in adjustments:
+            owing = [adjustment.charge] if adjustment.units > 0 else []
+            lost = self._put_lost(owing, now_us or 0)
+            if lost:
+                self.epoch_us = now_us if self.epoch_us is None else self.epoch_us
+            changes += super().adjust([adjustment], now_us)
+            self._take_lost_away(lost)
+        return changes
+
+    def forget(self, keys: Sequence[tuple[str, Key]]) -> None:
+        """A key that is not there is fresh from now on, where an epoch says that it may have been lost."""
+        super().forget(keys)
+        if self.epoch_us is not None:
+            self._reset.update(place for place in keys if place not in self._states)
+
+    def _put_lost(self, charges: Sequence[Charge], now_us: int) -> dict[Charge, Any]:
+        epoch_us = now_us if self.epoch_us is None else self.epoch_us
+        lost = {}
+        for charge in charges:
+            place = (charge.rule, charge.key)
+            if charge.strict and place not in self._states and place not in self._reset:
+                law = charge.limit.law
+                lost[charge] = self._states[place] = law.holding(law.capacity, epoch_us, epoch_us)
+        return lost
+
+    def _take_lost_away(self, lost: dict[Charge, Any]) -> None:
+        for charge, state in lost.items():
+            place = (charge.rule, charge.key)
+            if self._states[place] is state:
+                del self._states[place]
+
+
 class Pair:
     """A store and the reference, asked the same."""
 
-    def __init__(self, store: PlainStore, random: Random, limits: Sequence[Limit]) -> None:
+    def __init__(
+        self, store: PlainStore, random: Random, limits: Sequence[Limit], *, strict: bool = False
+    ) -> None:
         self.store = store
-        self.reference = ReferenceStore()
+        self.strict = strict
+        self.reference = StrictReference() if strict else ReferenceStore()
         self.random = random
         self.limits = limits
         self.now_us = START_US + random.randrange(60 * US_PER_S)
@@ -95,17 +159,21 @@ class Pair:
     def _decide(self, *, take: bool) -> None:
         requests = [self._request() for _ in range(self.random.choice((1, 1, 1, 2, 5)))]
         self.told.append(f"{self.now_us} take={take} {requests}")
+        before = self._states()
         answers = self.store.decide_many(requests, self.now_us, take=take)
         for request, answer in zip(requests, answers, strict=True):
             expected = self.reference.decide(request, self.now_us, take=take)
             assert list(map(seen, answer)) == list(map(seen, expected)), self._told(request)
             self.charged += [outcome for outcome in expected if outcome.charged]
+        self._compare_expiry(before)
 
     def _adjust(self) -> None:
         entries = [self._entry() for _ in range(self.random.choice((1, 1, 3)))]
         self.told.append(f"{self.now_us} adjust {entries}")
+        before = self._states()
         answered = self.store.adjust(entries, self.now_us)
         assert answered == self.reference.adjust(entries, self.now_us), self._told(entries)
+        self._compare_expiry(before)
 
     def _request(self) -> list[Charge]:
         count = self.random.choice((1, 1, 1, 2, 3))
@@ -124,6 +192,7 @@ class Pair:
             mode=random.choice(("enforce", "enforce", "enforce", "shadow")),
             carry=random.choice(WAYS),
             patience_us=random.choice((None, None, None, 0, 1, 400_000, 3_000_000, 10**12, 10**18)),
+            strict=self.strict and random.random() < 0.8,
         )
 
     def _cost(self, limit: Limit) -> int:
@@ -166,6 +235,23 @@ class Pair:
         if kind < 0.95:
             return self.now_us - random.choice((1, 59_999_999, 60_000_000, random.randrange(US_PER_S)))
         return self.now_us - random.choice((60_000_001, 3_600 * US_PER_S, 90 * 86_400 * US_PER_S))
+
+    def _states(self) -> dict[Any, Any]:
+        return dict(self.reference._states)
+
+    def _compare_expiry(self, before: dict[Any, Any]) -> None:
+        """A key that was written expires an hour after it is fresh; one that was not keeps its expiry."""
+        for place, state in self._states().items():
+            was, (_, key) = before.get(place), place
+            if state is was or (was and was.law.is_fresh(was) and state.law.is_fresh(state)):
+                continue  # what was fresh and stays so need not be written
+            fresh_in_us = state.law.reset_after_us(state, self.now_us)
+            left_ms = self.store.redis.pttl(self.store.names.key("rule", key))
+            if fresh_in_us is None:
+                assert left_ms == -1, self._told(state)
+            else:
+                most_ms = -(-fresh_in_us // 1_000) + 3_600_000
+                assert most_ms - TAKES_MS <= left_ms <= most_ms, self._told((left_ms, most_ms, state))
 
     def _told(self, asked: object) -> str:
         return "\n".join([*self.told[-8:], f"differs at {asked}"])

@@ -92,6 +92,7 @@ local function current(law, key, value, way, epoch)
   end
   state.law = law
   state = kind.advance(law, state)
+  state.is_carried = is_changed
   return state, is_changed or state.at < at
 end
 
@@ -106,9 +107,9 @@ local function set_epoch(key)
   end
 end
 
--- Gives a key that has no expiry the one of this state.
+-- Gives a key that has no expiry the one of this state; not where what is stored is still another law's.
 local function expire(key, law, state)
-  local fresh_in_us = law.kind.reset_after_us(law, state)
+  local fresh_in_us = not state.is_carried and law.kind.reset_after_us(law, state)
   if fresh_in_us and ask('PTTL', key) == -1 then
     ask('PEXPIRE', key, ceil(max(0, fresh_in_us) / 1000) + allowance_ms)
   end
