@@ -58,7 +58,6 @@ class PlainStore:
 
     def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None = None) -> list[int]:
         """Give back or charge on top."""
-
         sent = wire.encode_adjust(adjustments, self.names, now_us=now_us, windows_at_us=self._about(now_us))
         changes = []
         for answer in wire.decode_adjust(self._call(self._adjust, sent), adjustments):
