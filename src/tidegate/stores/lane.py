@@ -117,17 +117,23 @@ class Lane(Generic[I, A]):
         try:
             answers = await self._send([seat.item for seat in seats], max(seat.until_s for seat in seats))
         except Exception as error:  # noqa: BLE001 - whatever it is, each caller gets it
+            self._free()
             for seat in seats:
                 seat.settle(error)
             return
+        self._free()
         for seat, answer in zip(seats, answers, strict=True):
             seat.settle(answer)
 
+    def _free(self) -> None:
+        """The batch of this task is back: callers who are answered now may leave with the next at once."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._travelling.pop(task, None)
+
     def _arrived(self, task: asyncio.Task[None]) -> None:
-        seats = self._travelling.pop(task)
-        if task.cancelled():  # by whoever ends the loop
-            for seat in seats:
-                seat.settle(StoreError("the event loop ended the call"))
+        for seat in self._travelling.pop(task, ()):  # its task was cancelled, by whoever ends the loop
+            seat.settle(StoreError("the event loop ended the call"))
         if self._waiting and not self._is_closed and (self._leaving is None or self._is_pausing):
             self._call()
 

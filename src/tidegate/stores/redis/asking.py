@@ -20,12 +20,12 @@ from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
 from tidegate.stores.redis.address import Options
-from tidegate.stores.redis.calls import BY_NAME, Ask, Change, Item, ScriptCall, is_strict
+from tidegate.stores.redis.calls import BY_NAME, Ask, Change, Item, ScriptCall, is_strict, key_of
 from tidegate.stores.redis.causes import Redirection, classified, is_no_script, redirection
 from tidegate.stores.redis.connections import Command
 from tidegate.stores.redis.link import Line, Link
 from tidegate.stores.redis.names import Names
-from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET, Script
+from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET
 from tidegate.stores.redis.trust import reason_for_mistrust
 from tidegate.stores.redis.wire import Missed, decode_decide, encode_decide
 
@@ -126,34 +126,34 @@ class Asking:
         self, items: Sequence[Item], answers: list[list[Any]], mistrust: StoreError | None
     ) -> list[ScriptCall]:
         """The script calls that the items need: one for each kind, slot and instant, unless it gets large."""
+        places, is_cluster = self._places, self._places.is_cluster
         filling: dict[tuple[Any, ...], ScriptCall] = {}
         parts: list[ScriptCall] = []
-
-        def put(script: Script, one: Any, rule: str, key: Key, number: int, place: int) -> None:
-            item = items[number]
-            group = script, self._places.slot(rule, key), item.now_us, getattr(item, "take", True)
-            part = filling.get(group)
-            if part is None or len(part.asked) >= REQUESTS_MOST:
-                part = filling[group] = ScriptCall(*group)
-                parts.append(part)
-            part.asked.append(one)
-            part.places.append((number, place))
-
         for number, item in enumerate(items):
+            script, take = DECIDE, True
             if isinstance(item, Ask):
-                for place, request in enumerate(item.requests):
-                    if not request:
-                        answers[number][place] = []
-                    elif mistrust is not None and item.take and is_strict(request):
-                        answers[number][place] = mistrust
-                    else:
-                        put(DECIDE, request, request[0].rule, request[0].key, number, place)
-            elif isinstance(item, Change):
-                for place, one in enumerate(item.adjustments):
-                    put(ADJUST, one, one.charge.rule, one.charge.key, number, place)
+                take = item.take
             else:
-                for place, (rule, key) in enumerate(item.keys):
-                    put(FORGET, (rule, key), rule, key, number, place)
+                script = ADJUST if isinstance(item, Change) else FORGET
+            group: tuple[Any, ...] = script, None, item.now_us, take
+            part = filling.get(group)  # nearly always the one that all the others go into
+            wanted: Sequence[Any] = item[0]
+            for place, one in enumerate(wanted):
+                if script is DECIDE:
+                    if not one:
+                        answers[number][place] = []
+                        continue
+                    if mistrust is not None and take and is_strict(one):
+                        answers[number][place] = mistrust
+                        continue
+                if is_cluster:
+                    group = script, places.slot(*key_of(one, script)), item.now_us, take
+                    part = filling.get(group)
+                if part is None or len(part.asked) >= REQUESTS_MOST:
+                    part = filling[group] = ScriptCall(*group)
+                    parts.append(part)
+                part.asked.append(one)
+                part.places.append((number, place))
         return parts
 
     def _encode(self, parts: list[ScriptCall], answers: list[list[Any]]) -> None:
@@ -274,7 +274,12 @@ class Asking:
 
 
 def _is_any_strict(items: Sequence[Item]) -> bool:
-    return any(isinstance(item, Ask) and item.take and any(map(is_strict, item.requests)) for item in items)
+    for item in items:
+        if isinstance(item, Ask) and item.take:
+            for request in item.requests:
+                if is_strict(request):
+                    return True
+    return False
 
 
 def _is_enough(acknowledged: object, wanted: int) -> bool:

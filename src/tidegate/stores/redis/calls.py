@@ -147,3 +147,12 @@ def is_strict(request: Sequence[Charge]) -> bool:
         if charge.strict:
             return True
     return False
+
+
+def key_of(one: Any, script: Script) -> tuple[str, Key]:
+    """The rule and the key of something asked; of a request those of its first charge."""
+    if script is FORGET:
+        rule, key = one
+        return rule, key
+    charge = one[0] if script is DECIDE else one.charge
+    return charge.rule, charge.key

@@ -14,6 +14,7 @@ import math
 import select
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Protocol, TypeAlias
 
@@ -134,8 +135,9 @@ class AwaitedConnection:
         """Close it without a word, and without waiting for what could not be sent."""
         writer = getattr(self._raw, "_writer", None)
         if writer is not None:
-            writer.transport.abort()
-            self._raw._close()
+            with suppress(RuntimeError):  # the loop has ended, and its sockets with it
+                writer.transport.abort()
+                self._raw._close()
 
 
 def _as_reply(error: Exception) -> Exception:

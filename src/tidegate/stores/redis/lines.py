@@ -149,7 +149,7 @@ class LoopLine:
             replies = await self._by_deadline(self._call(link, [link.probe], until_s), until_s)
             link.judge_probe(replies[0])
         except StoreError:
-            return
+            self._pool(link).clear()  # a connection that is just being made may still be the one that helps
         finally:
             link.health.probed()
 

@@ -141,6 +141,7 @@ class Link:
                 replies = run_blocking(held[1].call([self.probe], until_s))
             except StoreError:
                 self.pool.drop(held)
+                self.pool.clear()  # a connection that is just being made may still be the one that helps
                 return
             self.pool.give(held)
             self.judge_probe(replies[0])

@@ -33,7 +33,7 @@ class Pool:
         _pools.add(self)
 
     def _begin(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition()  # reentrant: a signal handler may come in while it is held
         self._idle: list[tuple[int, BlockingConnection]] = []
         self._open = 0  # those in use and being made, too
         self._opening = 0
@@ -76,6 +76,10 @@ class Pool:
     def renew(self) -> None:
         """Use none of the present connections again: whoever has the name now is asked from here on."""
         self._age += 1
+        self.clear()
+
+    def clear(self) -> None:
+        """Close what is idle."""
         while self._idle:
             try:
                 self.drop(self._idle.pop())
@@ -196,8 +200,14 @@ class LoopPool:
 
     def renew(self) -> None:
         """Use none of the present connections again."""
-        idle, self._idle, self._all = self._idle, [], set()
+        self.clear()
+        self._all = set()
+
+    def clear(self) -> None:
+        """Close what is idle."""
+        idle, self._idle = self._idle, []
         for connection in idle:
+            self._all.discard(connection)
             connection.drop()
 
     def close(self) -> None:

@@ -69,23 +69,15 @@ class RedisStore:
             ),
         )
         servers = self.servers
+        self.health: Health = servers.topology.health
+        self.splits = servers.topology.is_cluster
         self._verbs = Verbs(servers.topology, ThreadWay(servers), servers.options.deadline_us)
         self._awaited = AwaitedRedisStore(servers)
-
-    @property
-    def health(self) -> Health:
-        """Whether the servers answer, and how often they did not."""
-        return self.servers.topology.health
 
     @property
     def awaited(self) -> AwaitedRedisStore:
         """The face for event loops."""
         return self._awaited
-
-    @property
-    def splits(self) -> bool:
-        """Whether the keys of a request may live on several servers: only on a cluster."""
-        return self.servers.topology.is_cluster
 
     def decide(
         self,
@@ -150,19 +142,11 @@ class AwaitedRedisStore:
 
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
+        self.health: Health = servers.topology.health
+        self.splits = servers.topology.is_cluster
         self._ways: dict[asyncio.AbstractEventLoop, LoopWay] = {}
         self._lock = threading.Lock()
         _faces.add(self)
-
-    @property
-    def health(self) -> Health:
-        """Whether the servers answer, and how often they did not."""
-        return self.servers.topology.health
-
-    @property
-    def splits(self) -> bool:
-        """Whether the keys of a request may live on several servers: only on a cluster."""
-        return self.servers.topology.is_cluster
 
     async def decide(
         self,
@@ -175,7 +159,10 @@ class AwaitedRedisStore:
         """Decide all-or-nothing; what waits at the same moment travels together."""
         if not charges:
             return []
-        return await (await self._verbs()).decide(charges, now_us, take, deadline_us)
+        way = self._ways.get(asyncio.get_running_loop())
+        if way is None or self.servers.is_closed:
+            way = await self._begun()
+        return await way.verbs.decide(charges, now_us, take, deadline_us)
 
     async def decide_many(
         self,
@@ -185,17 +172,17 @@ class AwaitedRedisStore:
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
         """Decide independent requests in few round trips; where one failed its error stands in its place."""
-        return await (await self._verbs()).decide_many(requests, now_us, deadline_us)
+        return await (await self._begun()).verbs.decide_many(requests, now_us, deadline_us)
 
     async def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None
     ) -> list[int]:
         """Give back or charge on top, or raise StoreUnavailable."""
-        return await (await self._verbs()).adjust(adjustments, now_us, deadline_us)
+        return await (await self._begun()).verbs.adjust(adjustments, now_us, deadline_us)
 
     async def forget(self, keys: Sequence[tuple[str, Key]], *, deadline_us: int | None = None) -> None:
         """Make these (rule, key) fresh, or raise StoreUnavailable."""
-        await (await self._verbs()).forget(keys, deadline_us)
+        await (await self._begun()).verbs.forget(keys, deadline_us)
 
     def parts(self, charges: Sequence[Charge]) -> Sequence[Sequence[int]]:
         """The positions of the charges that can be decided together, each position once."""
@@ -212,7 +199,8 @@ class AwaitedRedisStore:
     def __repr__(self) -> str:
         return f"<AwaitedRedisStore: {self.servers.topology.health.where}>"
 
-    async def _verbs(self) -> Verbs:
+    async def _begun(self) -> LoopWay:
+        """The way of this loop, begun if it is the first call on it."""
         self.servers.check_open()
         loop = asyncio.get_running_loop()
         way = self._ways.get(loop)
@@ -223,7 +211,7 @@ class AwaitedRedisStore:
                     del self._ways[gone]
                 self._ways[loop] = way
             await way.begin()
-        return way.verbs
+        return way
 
     def _close_ways(self) -> None:
         try:

@@ -14,7 +14,7 @@ from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.lane import Lane
 from tidegate.stores.redis.address import Options, read_url
 from tidegate.stores.redis.asking import Asking
-from tidegate.stores.redis.calls import Ask, Item
+from tidegate.stores.redis.calls import BYTES_A_CHARGE, Ask, Item
 from tidegate.stores.redis.drivers import Target, target_of_address, target_of_client
 from tidegate.stores.redis.lines import LoopLine, ThreadLine
 from tidegate.stores.redis.link import Link
@@ -52,9 +52,10 @@ class Servers:
                 )
             self.topology = Single("redis by the client given", StubOpener(target), options, PROBE)
         elif found.kind == "cluster":
-            self.topology = Spread(found.where, opener(found), found.hosts, options, PROBE, self.names)
+            made_by = opener(found, options.deadline_us)
+            self.topology = Spread(found.where, made_by, found.hosts, options, PROBE, self.names)
         else:
-            self.topology = Single(found.where, opener(found), options, PROBE)
+            self.topology = Single(found.where, opener(found, options.deadline_us), options, PROBE)
         self.is_closed = False
 
     def check_open(self) -> None:
@@ -114,8 +115,14 @@ class LoopWay:
         self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
     ) -> list[Outcome] | StoreError:
         """See `Way.decide`."""
+        lane = self._lanes.get(link)
+        if lane is None:
+            lane = self._lane(link)
+        weight = 0
+        for charge in request:
+            weight += BYTES_A_CHARGE + len(charge.key)
         try:
-            (answer,) = await self.ask(link, Ask((request,), now_us, take), until_s)
+            (answer,) = await lane.ask(Ask((request,), now_us, take), weight, until_s)
         except StoreError as error:
             return error
         outcomes: list[Outcome] | StoreError = answer

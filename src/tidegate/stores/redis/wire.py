@@ -23,8 +23,8 @@ from tidegate.core.log import Log, LogState
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.core.windows import Fixed, FixedState, Sliding, SlidingState
 from tidegate.errors import LimitError, StoreError, StoreUnavailable
+from tidegate.stores.redis.causes import error_said
 from tidegate.stores.redis.names import Names, slot
-from tidegate.stores.redis.refusals import error_said
 from tidegate.stores.redis.state import law_text
 from tidegate.units import US_PER_S
 
