@@ -116,7 +116,10 @@ class TestCauses:
         try:
             standby.start(wait=False)
             causes: list[str | None] = []
-            wait_for("it listens", lambda: causes.append(opened_blocking(standby.url).cause()) or "loading" in causes)
+            wait_for(
+                "it listens",
+                lambda: causes.append(opened_blocking(standby.url).cause()) or "loading" in causes,
+            )
         finally:
             standby.close()
 

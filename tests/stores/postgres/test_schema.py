@@ -155,7 +155,9 @@ class TestRoles:
             (outcome,) = store.decide([charge(rule=limit.algorithm, limit=limit, cost=4, strict=True)])
             grain = limit.law.grain
 
-            assert store.adjust([Adjustment(outcome.charge, outcome.receipt, -1_000 * grain)]) == [1_000 * grain]
+            assert store.adjust([Adjustment(outcome.charge, outcome.receipt, -1_000 * grain)]) == [
+                1_000 * grain
+            ]
             store.forget([(limit.algorithm, "acme")])
         assert store.said("sweep") == 0
         assert [finding.value for finding in check(store.store) if finding.what == "privileges"] == [
@@ -180,7 +182,10 @@ class TestRoles:
         self, opened: Opened, postgres: Postgres, made: Database, service_url: str
     ):
         """What a role puts into its search path is not found by the functions, which run as their owner."""
-        postgres.sql("GRANT CREATE ON SCHEMA public TO PUBLIC", url=postgres.unix_url.replace("/postgres", f"/{made.name}"))
+        postgres.sql(
+            "GRANT CREATE ON SCHEMA public TO PUBLIC",
+            url=postgres.unix_url.replace("/postgres", f"/{made.name}"),
+        )
         for statement in (
             "CREATE FUNCTION public.trap(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS "
             "$$ BEGIN RAISE EXCEPTION 'trapped as %', current_user; END $$",

@@ -103,9 +103,7 @@ def test_nothing_was_ever_lost(opened: Opened, made: Database):
 
 
 @pytest.mark.parametrize("begin", ["a refusal", "a charge on top"])
-def test_a_loss_is_noticed_at_the_first_call(
-    opened: Opened, postgres: Postgres, made: Database, begin: str
-):
+def test_a_loss_is_noticed_at_the_first_call(opened: Opened, postgres: Postgres, made: Database, begin: str):
     """Where the epoch is gone, everything is: from the first call on, that too when it is refused."""
     epoch(postgres, made, None)
     store = opened(made.url, may_forget=True)
@@ -135,7 +133,9 @@ def test_looking_does_not_begin_an_epoch(opened: Opened, postgres: Postgres, mad
 
 
 @pytest.mark.real_time
-def test_after_a_crash_strict_rules_begin_empty(opened_blocking: Opened, own_postgres: Callable[..., Postgres]):
+def test_after_a_crash_strict_rules_begin_empty(
+    opened_blocking: Opened, own_postgres: Callable[..., Postgres]
+):
     """UNLOGGED tables lose the epoch together with the rest; others begin full."""
     server = own_postgres()
     make(server.url)

@@ -81,7 +81,9 @@ def test_a_told_instant_is_no_reason_to_forget(opened: Opened, made: Database):
     assert not store.decide([charge(limit=limit)], 1_000 * US)[0].allowed
 
 
-def test_a_sweep_is_bounded(opened: Opened, postgres: Postgres, made: Database, sweep: Callable[[int, int], int]):
+def test_a_sweep_is_bounded(
+    opened: Opened, postgres: Postgres, made: Database, sweep: Callable[[int, int], int]
+):
     """At most so many rows go in one call, and as many entries of logs; the rest goes next time."""
     store = opened(made.url)
     store.decide_many([[charge(f"{number}", limit=TokenBucket(10, "1/s"))] for number in range(25)])
@@ -119,7 +121,9 @@ def test_a_swept_key_is_fresh(opened: Opened, made: Database, sweep: Callable[[i
     assert store.store.health.stats().unavailable == {}
 
 
-def test_a_place_that_was_never_charged_goes(opened: Opened, postgres: Postgres, made: Database, sweep: Callable[[int, int], int]):
+def test_a_place_that_was_never_charged_goes(
+    opened: Opened, postgres: Postgres, made: Database, sweep: Callable[[int, int], int]
+):
     """A row that only held a place is swept like any other."""
     postgres.sql(
         "INSERT INTO tidegate.state (rule, key, sweep_at_us) VALUES ('r', 't', 1)", url=made.unix_url
@@ -155,7 +159,11 @@ def test_decisions_see_to_it(
 
 @pytest.mark.real_time
 def test_a_role_that_may_not_sweep(
-    opened: Opened, postgres: Postgres, made: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    opened: Opened,
+    postgres: Postgres,
+    made: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ):
     """Decisions go on, and it is told once."""
     monkeypatch.setattr(attending, "SWEEP_EVERY_S", 0.01)
