@@ -81,7 +81,7 @@ def test_a_newer_version_is_left_alone(opened: Opened, postgres: Postgres, datab
     ):
         postgres.sql(statement, url=database.unix_url)
 
-    with pytest.raises(StoreError, match="has version 7.*upgrade tidegate"):
+    with pytest.raises(StoreError, match=r"has version 7.*upgrade tidegate"):
         store.said("init")
     with pytest.raises(StoreError, match="has version 7"):
         opened(database.url).takes()
@@ -111,7 +111,7 @@ def test_an_older_version_is_brought_up_to_date(
 
 
 def test_what_is_not_ours_is_left_alone(opened: Opened, postgres: Postgres, database: Database):
-    """A schema of that name with other tables gets ours beside them, unless a name is taken: then nothing is done."""
+    """A schema with other tables of our names stays as it is, and the error names one."""
     postgres.sql("CREATE SCHEMA tidegate CREATE TABLE entries (a int)", url=database.url)
     store = opened(database.url)
     with pytest.raises(StoreError, match="entries"):

@@ -1,4 +1,4 @@
-# Whatever a session is set to, and whoever lends the connection: decisions are exact, and nothing of others changes.
+# Whatever a session is set to, and whoever lends it: decisions are exact, and nothing of others changes.
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from tests.servers.postgres import Database, Postgres
 from tests.servers.redis_groups import wait_for
 from tests.stores.looping import on_a_loop
-from tests.stores.postgres.conftest import make
 from tests.stores.postgres.faces import Face, charge
 from tidegate import FixedWindow
 from tidegate.errors import StoreError, StoreUnavailable
@@ -99,15 +98,10 @@ class TestPoolers:
             with psycopg.connect(made.unix_url) as holder:
                 holder.execute("SELECT 1 FROM tidegate.state FOR UPDATE")
                 store.cause()
-                wait_for(
-                    "it has ended",
-                    lambda: (
-                        not postgres.sql(
-                            "SELECT 1 FROM pg_stat_activity WHERE application_name = 'pooled' AND state = 'active'"
-                        )
-                    ),
-                    within_s=1,
+                active = (
+                    "SELECT 1 FROM pg_stat_activity WHERE application_name = 'pooled' AND state = 'active'"
                 )
+                wait_for("it has ended", lambda: not postgres.sql(active), within_s=1)
 
 
 class TestBlockingPool:
@@ -168,12 +162,15 @@ class TestBlockingPool:
     @pytest.mark.real_time
     def test_an_exhausted_pool(self, made: Database):
         """C139: nobody gives a connection back in time."""
-        with ConnectionPool(made.unix_url, min_size=1, max_size=1, open=True) as pool, pool.connection():
-            with Face("blocking", pool, deadline="60ms") as store:
-                begin_s = time.perf_counter()
+        with (
+            ConnectionPool(made.unix_url, min_size=1, max_size=1, open=True) as pool,
+            pool.connection(),
+            Face("blocking", pool, deadline="60ms") as store,
+        ):
+            begin_s = time.perf_counter()
 
-                assert store.cause() == "deadline"
-                assert time.perf_counter() - begin_s < 0.15
+            assert store.cause() == "deadline"
+            assert time.perf_counter() - begin_s < 0.15
 
     def test_a_closed_pool(self, made: Database):
         """That is a mistake."""
@@ -182,20 +179,18 @@ class TestBlockingPool:
             store.takes()
 
     @pytest.mark.real_time
-    def test_a_frozen_server(self, own_postgres: Callable[..., Postgres]):
+    def test_a_frozen_server(self, victim: Postgres):
         """The deadline holds, what was borrowed is closed and given back, and the pool makes another one."""
-        server = own_postgres()
-        make(server.url)
         with (
-            ConnectionPool(server.url, min_size=1, max_size=2, open=True) as pool,
+            ConnectionPool(victim.url, min_size=1, max_size=2, open=True) as pool,
             Face("blocking", pool, deadline="60ms") as store,
         ):
             wait_for("it answers", lambda: store.cause() is None)
-            server.freeze()
+            victim.freeze()
             begin_s = time.perf_counter()
             cause = store.cause()
             took_s = time.perf_counter() - begin_s
-            server.thaw()
+            victim.thaw()
             wait_for("it answers again", lambda: store.cause() is None)
 
         assert cause == "deadline"
@@ -244,21 +239,19 @@ class TestAwaitedPool:
 
     @pytest.mark.real_time
     @on_a_loop
-    async def test_it_is_probed(self, own_postgres: Callable[..., Postgres]):
+    async def test_it_is_probed(self, victim: Postgres):
         """While the breaker is open a task probes by the pool, and closes it again."""
-        server = own_postgres()
-        make(server.url)
-        async with AsyncConnectionPool(server.url, min_size=1, max_size=2, open=False) as pool:
+        async with AsyncConnectionPool(victim.url, min_size=1, max_size=2, open=False) as pool:
             store = PostgresStore(pool, deadline="100ms")
             while await _cause(store.awaited.decide([charge()])) is not None:
                 pass
-            server.freeze()
+            victim.freeze()
             while not store.health.is_open:
                 await _cause(store.awaited.decide([charge()]))
             await _cause(store.awaited.decide([charge()]))
-            server.thaw()
+            victim.thaw()
             begin_s = time.monotonic()
-            while store.health.is_open and time.monotonic() - begin_s < 5:
+            while store.health.is_open and time.monotonic() - begin_s < 5:  # noqa: ASYNC110 - a probe closes it
                 await asyncio.sleep(0.01)
             await store.awaited.close()
 

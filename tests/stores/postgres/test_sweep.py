@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -30,6 +31,14 @@ def sweep(postgres: Postgres, made: Database) -> Callable[[int, int], int]:
 
 def rows(postgres: Postgres, made: Database, table: str = "state") -> int:
     return int(postgres.sql(f"SELECT count(*) FROM tidegate.{table}", url=made.unix_url)[0][0])
+
+
+def let_it_work(store: Face) -> None:
+    """Give what is done beside the callers a moment."""
+    if store.runner is None:
+        time.sleep(0.02)
+    else:
+        store.runner.run(asyncio.sleep(0.02))
 
 
 KINDS: list[tuple[Limit, int]] = [
@@ -72,7 +81,7 @@ def test_what_no_time_refills_stays(opened: Opened, made: Database, sweep: Calla
 
 
 def test_a_told_instant_is_no_reason_to_forget(opened: Opened, made: Database):
-    """A clock that runs in the past, or slower: what counts by it is kept for an hour of the server's time."""
+    """A clock that runs in the past, or slowly: what counts by it is kept for an hour of real time."""
     store = opened(made.url)
     limit = TokenBucket(10, "1/s")
     store.decide([charge(limit=limit, cost=10)], 1_000 * US)
@@ -140,18 +149,15 @@ def test_decisions_see_to_it(
     monkeypatch.setattr(attending, "SWEEP_SELDOM_S", 0.1)
     monkeypatch.setattr(attending, "ROWS_MOST", 10)
     postgres.sql(
-        "INSERT INTO tidegate.state (rule, key, sweep_at_us) SELECT 'r', i::text::bytea, 1 FROM generate_series(1, 35) i",
+        "INSERT INTO tidegate.state (rule, key, sweep_at_us) "
+        "SELECT 'r', i::text::bytea, 1 FROM generate_series(1, 35) i",
         url=made.unix_url,
     )
     store = opened(made.url)
 
     def only_ours() -> bool:
         store.takes(cost=0)
-        if store.runner is not None:
-            import asyncio
-
-            store.runner.run(asyncio.sleep(0.02))
-        time.sleep(0.02)
+        let_it_work(store)
         return rows(postgres, made) == 0
 
     wait_for("all are gone", only_ours, within_s=5)
@@ -174,11 +180,7 @@ def test_a_role_that_may_not_sweep(
 
         def told() -> bool:
             store.takes(cost=0)
-            if store.runner is not None:
-                import asyncio
-
-                store.runner.run(asyncio.sleep(0.01))
-            time.sleep(0.01)
+            let_it_work(store)
             return bool(caplog.records)
 
         wait_for("it is told", told, within_s=5)

@@ -70,7 +70,7 @@ class TestThreads:
             assert connections(postgres, made) <= 2
 
     def test_waiting_for_a_connection_counts(self, made: Database, postgres: Postgres):
-        """C139, pool exhausted: the only connection hangs, and the second caller waits no longer than it does."""
+        """C139, pool exhausted: the only connection hangs, and another caller waits no longer than he said."""
         with (
             Face("blocking", made.unix_url, deadline="10s", max_connections=1) as store,
             ThreadPoolExecutor(2) as workers,
@@ -138,7 +138,7 @@ class TestForks:
     """C126: a forked child has connections of its own, and its parent keeps its."""
 
     def test_both_go_on(self, made: Database):
-        """Parent and three children ask at once, over a store that was used before: exactly what there is passes."""
+        """Parent and three children ask at once, over a store that was used before: exactly what there is."""
         limit = TokenBucket(100, "0/s")
         with Face("blocking", made.unix_url, deadline="20s") as store:
             store.takes(limit=limit)
@@ -150,7 +150,7 @@ class TestForks:
             assert store.store.health.stats().unavailable == {}
 
     def test_a_child_of_a_loop(self, made: Database):
-        """Forked while its loop runs, a child has a loop and connections of its own, and the parent's go on."""
+        """Forked while a loop runs, a child has a loop and connections of its own, and the parent's go on."""
         store = PostgresStore(made.unix_url, deadline="20s")
 
         async def ask() -> int:
