@@ -49,6 +49,25 @@ def made(postgres: Postgres, made_database: Database) -> Database:
     return made_database
 
 
+@pytest.fixture(scope="session")
+def lasting_victim() -> Iterator[Postgres]:
+    """A server that tests may freeze, kill and restart; they ask for `victim`."""
+    with Postgres() as server:
+        make(server.url)
+        yield server
+
+
+@pytest.fixture
+def victim(lasting_victim: Postgres) -> Iterator[Postgres]:
+    """A server with the schema in it, to be frozen, killed or restarted: running, its tables empty."""
+    lasting_victim.sql("TRUNCATE tidegate.state, tidegate.entries, tidegate.epoch")
+    lasting_victim.sql("INSERT INTO tidegate.epoch (since_us) VALUES (0)")
+    yield lasting_victim
+    lasting_victim.thaw()
+    if not lasting_victim.is_running:
+        lasting_victim.start()
+
+
 def make(url: str, **options: object) -> None:
     """Make the schema where the URL leads."""
     with closing(PostgresStore(url, deadline="2s")) as store:

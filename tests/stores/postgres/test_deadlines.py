@@ -11,7 +11,6 @@ import pytest
 from tests.servers.network import REPLIES, Network
 from tests.servers.postgres import Database, Postgres
 from tests.servers.redis_groups import wait_for
-from tests.stores.postgres.conftest import make
 from tests.stores.postgres.faces import Face, charge
 from tidegate.stores.health import FAILURES_TO_OPEN
 
@@ -19,7 +18,6 @@ pytestmark = pytest.mark.real_time
 
 Opened = Callable[..., Face]
 Between = Callable[[int], Network]
-Own = Callable[..., Postgres]
 
 GRACE_S = 0.01
 SCHEDULING_S = 0.05
@@ -44,19 +42,17 @@ def connected(opened: Opened, url: str, deadline: str = "50ms", **options: objec
     return store
 
 
-def test_a_frozen_server(opened: Opened, own_postgres: Own):
+def test_a_frozen_server(opened: Opened, victim: Postgres):
     """Calls end by the deadline, then at once while the breaker is open; soon after it all is well again."""
-    server = own_postgres()
-    make(server.url)
-    store = connected(opened, server.url)
-    server.freeze()
+    store = connected(opened, victim.url)
+    victim.freeze()
     waited = [timed(store) for _ in range(FAILURES_TO_OPEN)]
     refused = []
     until_s = time.monotonic() + 0.7
     while time.monotonic() < until_s:
         begin_s = time.thread_time()  # of this thread alone: the machine may have others to serve
         refused.append((store.cause(), time.thread_time() - begin_s))
-    server.thaw()
+    victim.thaw()
     thawed_s = time.perf_counter()
     wait_for("it answers again", lambda: store.cause() is None, within_s=5)
     recovered_s = time.perf_counter() - thawed_s
@@ -107,7 +103,7 @@ def test_a_server_that_was_never_reached(
 def test_connecting_that_takes_longer_than_a_call(
     opened: Opened, postgres: Postgres, made: Database, network: Between
 ):
-    """Every step of connecting takes 60 ms, a call 50 ms at most: it connects beside, and soon all is well."""
+    """Every step of connecting takes 60 ms, a call 50 ms at most: it connects beside, and all is well."""
     way = network(postgres.port)
     way.delay(0.06)
     store = opened(way.through(made.url), deadline="50ms")
@@ -170,12 +166,10 @@ def test_a_lock_that_somebody_holds(postgres: Postgres, opened: Opened, made: Da
     assert store.cause() is None
 
 
-def test_a_call_may_have_a_deadline_of_its_own(opened: Opened, own_postgres: Own):
+def test_a_call_may_have_a_deadline_of_its_own(opened: Opened, victim: Postgres):
     """Shorter than the store's."""
-    server = own_postgres()
-    make(server.url)
-    store = connected(opened, server.url, deadline="5s")
-    server.freeze()
+    store = connected(opened, victim.url, deadline="5s")
+    victim.freeze()
     begin_s = time.perf_counter()
     (answer,) = store.decide_many([[charge()]], deadline_us=30_000)
     took_s = time.perf_counter() - begin_s
@@ -212,12 +206,10 @@ def test_what_was_charged_without_an_answer_is_not_charged_again(
     assert store.left("once") == 9
 
 
-def test_many_calls_after_a_failure_end_with_it(opened: Opened, own_postgres: Own):
+def test_many_calls_after_a_failure_end_with_it(opened: Opened, victim: Postgres):
     """Of 2,000 requests, eight calls long, the first call waits for its deadline and no other one does."""
-    server = own_postgres()
-    make(server.url)
-    store = connected(opened, server.url)
-    server.freeze()
+    store = connected(opened, victim.url)
+    victim.freeze()
     begin_s = time.perf_counter()
     answers = store.decide_many([[charge(f"key {number}")] for number in range(2_000)])
 

@@ -78,13 +78,11 @@ class TestCauses:
         assert store.cause() == "connection"
         assert store.cause() is None
 
-    def test_time_out(self, opened_blocking: Opened, own_postgres: Own):
+    def test_time_out(self, opened: Opened, victim: Postgres):
         """A frozen server."""
-        server = own_postgres()
-        make(server.url)
-        store = opened_blocking(server.url)
+        store = opened(victim.url)
         store.takes()
-        server.freeze()
+        victim.freeze()
         with pytest.raises(StoreUnavailable) as raised:
             store.decide([charge()], deadline_us=30_000)
 
@@ -115,15 +113,17 @@ class TestCauses:
         standby = Postgres(follows=own_postgres(), hot_standby="off")
         try:
             standby.start(wait=False)
-            causes: list[str | None] = []
-            wait_for(
-                "it listens",
-                lambda: causes.append(opened_blocking(standby.url).cause()) or "loading" in causes,
-            )
+            causes: set[str | None] = set()
+
+            def is_loading() -> bool:
+                causes.add(opened_blocking(standby.url).cause())
+                return "loading" in causes
+
+            wait_for("it listens", is_loading)
         finally:
             standby.close()
 
-        assert set(causes) <= {"connection", "loading"}
+        assert causes <= {"connection", "loading"}
 
     def test_too_many_connections(self, opened_blocking: Opened, own_postgres: Own):
         """The server has no connection left for us."""
@@ -250,11 +250,12 @@ class TestMistakes:
         assert not isinstance(raised.value, StoreUnavailable)
 
     def test_broken_functions(self, opened: Opened, database: Database, postgres: Postgres):
-        """A function that was changed by hand to return something else is no answer, and one call's trouble."""
+        """A function that was changed by hand to return something else gives no answer."""
         make(database.url)
         postgres.sql(
             "CREATE OR REPLACE FUNCTION tidegate.decide(of_rules bytea[], of_keys bytea[], numbers bigint[],"
-            " calendars text[], edges_us bigint[]) RETURNS bigint[] LANGUAGE sql AS 'SELECT ARRAY[1,0,7]::bigint[]'",
+            " calendars text[], edges_us bigint[]) RETURNS bigint[] LANGUAGE sql"
+            " AS 'SELECT ARRAY[1,0,7]::bigint[]'",
             url=database.unix_url,
         )
 
@@ -264,26 +265,22 @@ class TestMistakes:
 class TestRestarts:
     """A server that comes back is used again, and what it lost is told by its tables."""
 
-    def test_a_restart_costs_no_failure(self, opened: Opened, own_postgres: Own):
+    def test_a_restart_costs_no_failure(self, opened: Opened, victim: Postgres):
         """C131: an idle connection that died meanwhile is noticed before anything is sent on it."""
-        server = own_postgres()
-        make(server.url)
-        store = opened(server.url, deadline="5s")
+        store = opened(victim.url, deadline="5s")
         store.takes()
-        server.restart()
+        victim.restart()
 
         assert store.takes()
         assert store.left() == 8
         assert store.store.health.stats().unavailable == {}
 
-    def test_a_crash_empties_unlogged_tables(self, opened_blocking: Opened, own_postgres: Own):
+    def test_a_crash_empties_unlogged_tables(self, opened: Opened, victim: Postgres):
         """Everything is forgotten: the key is full again, which is the bound that is documented."""
-        server = own_postgres()
-        make(server.url)
-        store = opened_blocking(server.url, deadline="5s")
+        store = opened(victim.url, deadline="5s")
         store.takes(cost=10)
-        server.kill()
-        server.start()
+        victim.kill()
+        victim.start()
 
         assert store.left() == 10
 
@@ -298,19 +295,17 @@ class TestRestarts:
 
         assert store.left() == 0
 
-    def test_asked_all_the_time(self, opened: Opened, own_postgres: Own):
+    def test_asked_all_the_time(self, opened: Opened, victim: Postgres):
         """Killed and restarted in the middle of a run: typed errors only, and soon after all is well."""
-        server = own_postgres()
-        make(server.url)
-        store = opened(server.url, deadline="100ms")
+        store = opened(victim.url, deadline="100ms")
         wait_for("it answers", lambda: store.cause() is None)
-        said = []
-        killing = threading.Timer(0.1, server.kill)
+        said: list[str | None] = []
+        killing = threading.Timer(0.1, victim.kill)
         killing.start()
         while killing.is_alive() or None in said[-3:] or not said:
             said.append(store.cause("run"))
         killing.join()
-        server.start()
+        victim.start()
         wait_for("it answers again", lambda: store.cause() is None, within_s=1)
 
         assert set(said) <= {None, "connection", "loading", "deadline", "breaker"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +14,7 @@ from tests.servers.postgres import Database, Postgres
 from tests.stores.postgres.faces import TEN, Face, charge
 from tidegate import FixedWindow, SlidingLog, SlidingWindow, TokenBucket
 from tidegate.core.limits import Limit
-from tidegate.errors import StoreError
-from tidegate.stores.postgres.store import PostgresStore
+from tidegate.stores.postgres.store import PostgresStore, from_url
 from tidegate.testing.hammer import hammer
 
 pytestmark = pytest.mark.real_time
@@ -153,52 +151,19 @@ def test_swept_while_it_is_asked_for(postgres: Postgres, made: Database):
         assert store.store.health.stats().unavailable == {}
 
 
-def _spend_on(url: str, begin: float, results: multiprocessing.Queue[object]) -> None:
-    store = PostgresStore(url, deadline="20s")
-    try:
-        while time.monotonic() < begin:
-            time.sleep(0.001)
-        admitted = sum(store.decide([charge(limit=TokenBucket(100, "0/s"))])[0].allowed for _ in range(25))
-        results.put(admitted)
-    except StoreError as error:
-        results.put(repr(error))
-    finally:
-        store.close()
-
-
 def test_eight_processes_on_one_key(made: Database):
-    """Eight processes, 25 each, on a fresh key of 100: exactly 100."""
-    spawning = multiprocessing.get_context("spawn")
-    results: multiprocessing.Queue[object] = spawning.Queue()
-    begin = time.monotonic() + 1.5
-    workers = [spawning.Process(target=_spend_on, args=(made.unix_url, begin, results)) for _ in range(8)]
-    for worker in workers:
-        worker.start()
-    admitted = [results.get(timeout=30) for _ in workers]
-    for worker in workers:
-        worker.join()
-
-    assert all(isinstance(count, int) for count in admitted), admitted
-    assert sum(count for count in admitted if isinstance(count, int)) == 100
-
-
-def test_hammered_within_the_bounds(made: Database):
-    """Eight threads for a while: capacity + rate x T is not passed, and is reached."""
+    """Eight processes for a while: capacity + rate x T is not passed, and is reached."""
     result = hammer(
-        made.unix_url,
-        threads=8,
+        f"{made.unix_url}&deadline=20s",
+        processes=8,
         seconds=1.0,
         capacity=Fraction(20),
         rate="50/s",
-        opener=_opened,
+        opener=from_url,
     )
 
     assert result.ok, result
     assert result.saturated
-
-
-def _opened(url: str) -> PostgresStore:
-    return PostgresStore(url, deadline="20s")
 
 
 def test_tasks_that_ask_together(made: Database):

@@ -10,6 +10,8 @@ from tests.servers.postgres import Database, Postgres
 from tests.stores.postgres.conftest import make
 from tests.stores.postgres.faces import TEN, Face, charge
 from tidegate import FixedWindow, SlidingLog, SlidingWindow, TokenBucket
+from tidegate.core.compose import Adjustment
+from tidegate.core.law import Receipt
 from tidegate.core.limits import Limit
 from tidegate.errors import StoreError, StoreUnavailable
 
@@ -26,7 +28,7 @@ def epoch(postgres: Postgres, made: Database, us: int | None) -> None:
 
 
 def test_unlogged_tables_are_refused(opened: Opened, made: Database):
-    """A strict rule does not rely on tables that a crash empties; the other requests of a call are decided."""
+    """A strict rule does not rely on tables that a crash empties; other requests of the call are decided."""
     store = opened(made.url)
     answers = store.decide_many([[charge("a")], [charge("b"), charge("c", strict=True)], [charge("d")]])
 
@@ -82,7 +84,7 @@ def test_commits_that_do_not_wait_are_refused(opened: Opened, database: Database
 def test_what_is_not_known_counts_as_used(
     opened: Opened, postgres: Postgres, made: Database, limit: Limit, left: int
 ):
-    """Four seconds after the store began to remember, a key that it does not know has refilled for so long."""
+    """Four seconds after the store began to remember, an unknown key has refilled for so long."""
     epoch(postgres, made, START_US)
     store = opened(made.url, may_forget=True)
     strict, plain = (
@@ -111,9 +113,6 @@ def test_a_loss_is_noticed_at_the_first_call(opened: Opened, postgres: Postgres,
     if begin == "a refusal":
         assert not store.decide([charge(limit=limit, strict=True)], START_US)[0].allowed
     else:
-        from tidegate.core.compose import Adjustment
-        from tidegate.core.law import Receipt
-
         owed = Adjustment(charge(limit=limit, strict=True), Receipt(1_000, 0, 0), 1_000 * 1_000, debt=0)
         assert store.adjust([owed], START_US) == [0]
     later = store.decide([charge("another", 3, limit=limit, strict=True)], START_US + 3 * US)
@@ -133,18 +132,14 @@ def test_looking_does_not_begin_an_epoch(opened: Opened, postgres: Postgres, mad
 
 
 @pytest.mark.real_time
-def test_after_a_crash_strict_rules_begin_empty(
-    opened_blocking: Opened, own_postgres: Callable[..., Postgres]
-):
+def test_after_a_crash_strict_rules_begin_empty(opened: Opened, victim: Postgres):
     """UNLOGGED tables lose the epoch together with the rest; others begin full."""
-    server = own_postgres()
-    make(server.url)
-    store = opened_blocking(server.url, deadline="5s", may_forget=True)
+    store = opened(victim.url, deadline="5s", may_forget=True)
     assert store.takes(strict=True)
-    server.kill()
-    server.start()
+    victim.kill()
+    victim.start()
 
     assert not store.takes(strict=True)
     assert store.takes("plain")
-    make(server.url)  # making it again pretends nothing
+    make(victim.url)  # making it again pretends nothing
     assert not store.takes(strict=True)

@@ -118,7 +118,7 @@ def read_target(target: str, options: Options) -> tuple[Address, Options]:
                 "store URL is none of PostgreSQL's; write postgresql://user@host:5432/database, or libpq's "
                 "'host=... dbname=...'"
             )
-        return Address(driver.read_conninfo(target)), options
+        return _checked(Address(driver.read_conninfo(target))), options
     try:
         parts = urlsplit(target)
         said = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
@@ -144,7 +144,16 @@ def read_target(target: str, options: Options) -> tuple[Address, Options]:
             ours[name] = text
     rest = "&".join(part for part in parts.query.split("&") if part.partition("=")[0] not in OURS)
     address = Address(driver.read_conninfo(urlunsplit(parts._replace(query=rest))))
-    return address, _put(options, ours)
+    return _checked(address), _put(options, ours)
+
+
+def _checked(address: Address) -> Address:
+    for _, _, port in address.hosts():
+        if port and not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65_536):
+            raise StoreError(
+                "a port in the store's URL is no number from 1 to 65535; a password is followed by '@'"
+            )
+    return address
 
 
 def _put(options: Options, said: Mapping[str, str]) -> Options:
