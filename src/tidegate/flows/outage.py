@@ -112,14 +112,9 @@ class Outages:
         self.reserved: dict[str, Reserved] = {}
         self._how: dict[str, OnOutage] = {rule.name: rule.on_outage or default for rule in policy}
         self._bounded = {rule.name: rule.outage_limit for rule in policy if rule.outage_limit is not None}
+        policy.check_outages(default, workers)
         for rule in policy:
-            if rule.strict and self._how[rule.name] == "open":
-                raise PolicyError(
-                    f"rule {rule.name!r} is a spending cap (strict), which the limiter's on_outage 'open' "
-                    "lifts; write on_outage='closed' or 'reserve' for this rule"
-                )
             if isinstance(rule.reserve, Reserve) and shares is not None:
-                rule.check_shares(rule.reserve, workers)
                 self.reserved[rule.name] = Reserved(rule, workers)
                 if rule.reserve.index is not None:
                     shares.begin(rule.name, rule.reserve.index)
