@@ -165,10 +165,10 @@ class Outages:
         now_us, law = self.now_us(), charge.limit.law
         if not self.refuses(charge):
             return Outcome(charge, True, False, law.advance(None, now_us), now_us, None, True)
+        again_us = ASK_AGAIN_US if charge.cost <= law.capacity else None
         if share is not None:
             free_us = share.retry_after_us
-            return share._replace(delay_us=min(ASK_AGAIN_US, free_us or ASK_AGAIN_US), outage=True)
-        again_us = ASK_AGAIN_US if charge.cost <= law.capacity else None
+            return share._replace(delay_us=again_us and min(again_us, free_us or again_us), outage=True)
         everything = law.holding(law.capacity, now_us, now_us)
         return Outcome(charge, False, False, everything, now_us, again_us, True)
 
