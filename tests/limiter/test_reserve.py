@@ -79,7 +79,7 @@ def test_nothing_switches_in_an_outage(face, clock, servers):
 
 
 def test_what_no_share_and_no_store_could_ever_admit_is_refused_for_ever(face, clock, servers):
-    """A cost above the whole limit can never pass, in an outage too; one above the share may when it is over."""
+    """A cost above the whole limit can never pass, in an outage too; one above the share may, after it."""
     limiter = face(rule(), store=Remote(servers), clock=clock)
     clock.advance(FULL_S)
     assert limiter.hit("k", 101).retry_after is None
