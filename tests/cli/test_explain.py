@@ -201,6 +201,7 @@ def test_what_happens_when_the_store_is_away_is_told(run: Run, write):
     )
 
     assert "State lives in PostgreSQL, and everybody who asks it shares one budget." in ran.words
+    assert "A decision ends within 50ms, whatever the network does." in ran.words
     assert "closed: while the store gives no answer nothing passes" in ran.words
     assert "open: while the store gives no answer everything passes uncounted" in ran.words
     assert "hush" not in ran.out

@@ -150,7 +150,7 @@ def _home(config: Config) -> Home:
     kind = kind_of(store.address)
     if kind is None or kind.maker is None:
         return embedded(store.option("max_keys"), store.option("when_full"))
-    return on_network(kind.name, store.on_outage)
+    return on_network(kind.name, store.on_outage, store.option("deadline"))
 
 
 def _count(names: Sequence[str]) -> str:

@@ -31,15 +31,16 @@ def embedded(max_keys: int = 1_000_000, when_full: str = "refuse") -> Home:
     )
 
 
-def on_network(name: str, on_outage: str = "closed") -> Home:
+def on_network(name: str, on_outage: str = "closed", deadline: str | None = None) -> Home:
     """A store on the network, by the name that it has in decisions."""
     called = {"redis": "Redis or Valkey", "postgres": "PostgreSQL"}.get(name, name)
+    ends = "" if deadline is None else f" A decision ends within {deadline}, whatever the network does."
     return Home(
         atomic=(
             f"in {called}, in one step, all rules of a request together; on a cluster, where keys may live "
             "on several servers, one after another, and given back if a later one refuses"
         ),
         clock="the server's clock; no host's clock counts",
-        where=f"State lives in {called}, and everybody who asks it shares one budget.",
+        where=f"State lives in {called}, and everybody who asks it shares one budget.{ends}",
         on_outage=on_outage,
     )
