@@ -91,6 +91,11 @@ class _LimiterBase:
         """The rules that decide."""
         return self._setting.policy
 
+    @property
+    def on_outage(self) -> Literal["closed", "open"]:
+        """What rules that do not say do while a store on the network gives no answer."""
+        return self._manner.on_outage
+
     def replace_policy(self, policy_or_limit: Policy | Rule | Limit | Iterable[Rule]) -> None:
         """Decide by another policy from now on; state is carried over as each rule's `carry` says."""
         policy = Policy.of(policy_or_limit)

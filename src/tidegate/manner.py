@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tidegate.core.outage import WORKERS_MOST, OnOutage
 from tidegate.errors import PolicyError, RateError
@@ -16,7 +16,7 @@ class Manner(NamedTuple):
     """The arguments of a limiter as they were given, all of them valid."""
 
     tier: str
-    on_outage: OnOutage
+    on_outage: Literal["closed", "open"]
     deadline: Duration | None
     workers: int
 

@@ -122,7 +122,7 @@ def test_the_largest_cost_known_has_to_fit_the_share(cost, fits):
     if fits:
         assert make().reserve == Reserve("20%", 8, 0)
     else:
-        with pytest.raises(PolicyError, match=r"rule 'r': a share .* is 2.5 of 100 .* largest cost 3"):
+        with pytest.raises(PolicyError, match=r"rule 'r': the reserve .* is 2.5 of 100 .* largest cost 3"):
             make()
 
 
@@ -169,7 +169,7 @@ def test_a_reserve_that_cannot_be_read_says_why(reserve, said):
     [
         ({"on_outage": "lease"}, "on_outage is 'lease'; write one of closed, open, reserve"),
         ({"on_outage": "open", "strict": True}, "a strict rule is a spending cap"),
-        ({"on_outage": "reserve"}, "say which: reserve={"),
+        ({"on_outage": "reserve"}, "say which, for instance reserve: {"),
         ({"reserve": EIGHTH}, "a reserve is there for on_outage 'reserve'"),
         ({"reserve": EIGHTH, "on_outage": "open"}, "a reserve is there for on_outage 'reserve'"),
         ({"outage_limit": LIMIT}, "an outage_limit bounds what on_outage 'open' admits"),

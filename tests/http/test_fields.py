@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.limiter.remote import Remote, Servers
 from tidegate import (
     FixedWindow,
     LeakyQueue,
@@ -372,44 +371,3 @@ def test_an_unknown_form_is_an_error(arguments: tuple, message: str):
     """Each names the value and the way out."""
     with pytest.raises(PolicyError, match=message):
         field_writer(*arguments)
-
-
-@pytest.mark.parametrize("draft", NAMES)
-def test_what_nobody_knows_is_not_said(draft):
-    """Admitted by an outage rule: no field; refused by one: Retry-After alone, whatever the form."""
-    servers = Servers(ManualClock())
-    said = []
-    for rule in (
-        Rule("r", TokenBucket(9, "1/s"), on_outage="open"),
-        Rule("r", TokenBucket(9, "1/s"), on_outage="open", outage_limit=TokenBucket(1, "1/s")),
-        Rule("r", TokenBucket(9, "1/s")),
-    ):
-        limiter = Limiter(rule, store=Remote(servers), clock=servers.clock)
-        servers.all("down")
-        said.append(told(limiter.hit({}), "draft-10" if draft == "legacy" else draft))
-    assert said == [{}, {}, {"Retry-After": "1"}]
-
-
-def test_a_limit_with_a_reserve_is_listed_as_the_whole():
-    """The quota is the whole limit's whichever part decides; what is left is that part's, to be counted on."""
-    servers = Servers(ManualClock())
-    reserve = {"share": "20%", "nodes": 4, "index": 0}
-    rule = Rule("r", TokenBucket(100, "8/s"), on_outage="reserve", reserve=reserve)
-    limiter = Limiter(rule, store=Remote(servers), clock=servers.clock)
-    by_store = limiter.hit({})
-    servers.clock.advance(60)
-    by_share = limiter.hit({})
-
-    assert told(by_store) == {"RateLimit-Policy": '"r";q=100;w=13', "RateLimit": '"r";r=79;t=1'}
-    assert told(by_share) == {"RateLimit-Policy": '"r";q=100;w=13', "RateLimit": '"r";r=4;t=3'}
-    assert told(by_share, "draft-07")["RateLimit"] == "limit=100, remaining=4, reset=3"
-    assert told(by_share, "draft-03")["X-RateLimit-Limit"] == "100, 100;w=13"
-
-
-def test_a_limit_that_gave_no_answer_is_not_listed():
-    """Of two servers one is away: the limits that did answer are told, the others are not."""
-    servers = Servers(ManualClock(), 2)
-    rules = [Rule("r", TokenBucket(9, "1/s")), Rule("on 1", TokenBucket(2, "1/s"), on_outage="open")]
-    limiter = Limiter(rules, store=Remote(servers), clock=servers.clock)
-    servers.states[1] = "down"
-    assert told(limiter.hit({})) == {"RateLimit-Policy": '"r";q=9;w=9', "RateLimit": '"r";r=8;t=1'}

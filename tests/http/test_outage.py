@@ -12,6 +12,7 @@ from tests.http import asgi_calls, wsgi_calls
 from tests.limiter.remote import Remote, Servers
 from tidegate import AsyncLimiter, Limiter, Rule, StoreUnavailable, TokenBucket
 from tidegate.http import asgi, wsgi
+from tidegate.http.fields import NAMES, fields
 from tidegate.testing import ManualClock
 
 LIMIT = TokenBucket(40, "1/s")
@@ -72,7 +73,7 @@ def test_each_outage_rule_answers(face, how):
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize(
     "error",
-    [RuntimeError("own"), ConnectionError("own"), StoreUnavailable("of the application", "deadline"), TimeoutError()],
+    [RuntimeError("own"), ConnectionError("own"), StoreUnavailable("own", "deadline"), TimeoutError()],
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
 def test_an_error_of_the_application_is_its_own(face, how, error):
@@ -108,3 +109,48 @@ def test_a_charge_by_the_response_survives_an_outage():
     assert asgi_calls.call(limited).status == 200
     servers.all("up")
     assert asyncio.run(limiter.peek({"address": "203.0.113.7"})).remaining == 35
+
+
+def said(decision, draft: Any = "draft-10") -> dict[str, str]:
+    return dict(fields(decision, draft))
+
+
+@pytest.mark.parametrize("draft", NAMES)
+def test_what_nobody_knows_is_not_said(draft):
+    """Admitted by an outage rule: no field; refused by one: Retry-After alone, whatever the form."""
+    servers = Servers(ManualClock())
+    found = []
+    for rule in (
+        Rule("r", TokenBucket(9, "1/s"), on_outage="open"),
+        Rule("r", TokenBucket(9, "1/s"), on_outage="open", outage_limit=TokenBucket(1, "1/s")),
+        Rule("r", TokenBucket(9, "1/s")),
+    ):
+        limiter = Limiter(rule, store=Remote(servers), clock=servers.clock)
+        servers.all("down")
+        found.append(said(limiter.hit({}), "draft-10" if draft == "legacy" else draft))
+    assert found == [{}, {}, {"Retry-After": "1"}]
+
+
+def test_a_limit_with_a_reserve_is_listed_as_the_whole():
+    """The quota is the whole limit's whichever part decides; what is left is what that part has."""
+    servers = Servers(ManualClock())
+    reserve = {"share": "20%", "nodes": 4, "index": 0}
+    rule = Rule("r", TokenBucket(100, "8/s"), on_outage="reserve", reserve=reserve)
+    limiter = Limiter(rule, store=Remote(servers), clock=servers.clock)
+    by_store = limiter.hit({})
+    servers.clock.advance(60)
+    by_share = limiter.hit({})
+
+    assert said(by_store) == {"RateLimit-Policy": '"r";q=100;w=13', "RateLimit": '"r";r=79;t=1'}
+    assert said(by_share) == {"RateLimit-Policy": '"r";q=100;w=13', "RateLimit": '"r";r=4;t=3'}
+    assert said(by_share, "draft-07")["RateLimit"] == "limit=100, remaining=4, reset=3"
+    assert said(by_share, "draft-03")["X-RateLimit-Limit"] == "100, 100;w=13"
+
+
+def test_a_limit_that_gave_no_answer_is_not_listed():
+    """Of two servers one is away: the limits that did answer are told, the others are not."""
+    servers = Servers(ManualClock(), 2)
+    rules = [Rule("r", TokenBucket(9, "1/s")), Rule("on 1", TokenBucket(2, "1/s"), on_outage="open")]
+    limiter = Limiter(rules, store=Remote(servers), clock=servers.clock)
+    servers.states[1] = "down"
+    assert said(limiter.hit({})) == {"RateLimit-Policy": '"r";q=9;w=9', "RateLimit": '"r";r=8;t=1'}

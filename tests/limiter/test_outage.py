@@ -148,11 +148,11 @@ def test_the_limiter_says_it_for_rules_that_do_not(face, clock, servers):
 def test_a_spending_cap_is_never_opened(face, servers):
     """A strict rule refuses the limiter's "open" too, also when the policy is replaced."""
     strict = Rule("cap", LIMIT, strict=True)
-    with pytest.raises(PolicyError, match="rule 'cap' is a spending cap"):
+    with pytest.raises(PolicyError, match="rule 'cap': a strict rule is a spending cap"):
         face(strict, store=Remote(servers), on_outage="open")
 
     limiter = face(rule(), store=Remote(servers), on_outage="open")
-    with pytest.raises(PolicyError, match="rule 'cap' is a spending cap"):
+    with pytest.raises(PolicyError, match="rule 'cap': a strict rule is a spending cap"):
         limiter.replace_policy(strict)
     assert limiter.policy == Policy([rule()])
 

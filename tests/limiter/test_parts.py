@@ -290,3 +290,34 @@ def test_many_requests_in_parts(face, clock, servers):
     assert answers.allowed == [True, False, True]
     assert left(servers, 10, 10) == [2, 10]
     assert verbs(servers)[:2] == [("many", 0), ("many", 0)]
+
+
+def test_a_store_that_cannot_tell_the_parts_leaves_the_share_as_it_was(face, clock, servers, monkeypatch):
+    """What fails before any server is asked gives back what the node's own share gave in advance."""
+    reserve = {"share": "50%", "nodes": 1, "index": 0}
+    own = Rule("own", TokenBucket(20, "1/s"), on_outage="reserve", reserve=reserve)
+    limiter = face([own, *rules(10, 10)], store=Remote(servers), clock=clock)
+    clock.advance(20)
+    parts = Servers.parts
+
+    def broken(self, charges):
+        raise StoreError("this key has no slot")
+
+    monkeypatch.setattr(Servers, "parts", broken)
+    with pytest.raises(StoreError, match="no slot"):
+        limiter.hit({}, 4)
+    with pytest.raises(StoreError, match="no slot"):
+        limiter.hit_many([{}], 4)
+    monkeypatch.setattr(Servers, "parts", parts)
+    assert limiter.explain({})["own"].balance == 10
+
+
+def test_refunds_share_one_deadline_too(clock, servers):
+    """A refund over several servers ends within one deadline, and a silent one leaves time for the others."""
+    store = Remote(servers)
+    limiter = Limiter(rules(10, 10), store=store, clock=clock, deadline="300ms")
+    decision = limiter.hit({})
+    store.deadlines_us.clear()
+    limiter.refund(decision)
+    first, second = [us or 0 for us in store.deadlines_us]
+    assert 0 < first <= 150_000 < second <= 300_000

@@ -78,6 +78,15 @@ def test_nothing_switches_in_an_outage(face, clock, servers):
     assert limiter.hit("k", Fraction(2, 5)).source == "reserve"
 
 
+def test_what_no_share_and_no_store_could_ever_admit_is_refused_for_ever(face, clock, servers):
+    """A cost above the whole limit can never pass, in an outage too; one above the share may, after it."""
+    limiter = face(rule(), store=Remote(servers), clock=clock)
+    clock.advance(FULL_S)
+    assert limiter.hit("k", 101).retry_after is None
+    servers.all("down")
+    assert [limiter.hit("k", cost).retry_after for cost in (101, 6)] == [None, 1.0]
+
+
 def test_the_hint_is_the_earlier_of_share_and_store(face, clock, servers):
     """A refusal by both is told when the first of them has room; a microsecond earlier still fails."""
     limiter = face(rule(), store=Remote(servers), clock=clock)

@@ -110,7 +110,7 @@ def split(limit: Limit, reserve: Reserve, workers: int = 1) -> Split:
     of_node = int(whole * reserve.part)
     of_process = of_node // workers
     if of_process == 0:
-        raise PolicyError(f"a share of {reserve}{_over(workers)} leaves nothing to each; {_WAYS_OUT}")
+        raise PolicyError(f"the reserve of {reserve}{_over(workers)} leaves nothing to each; {_WAYS_OUT}")
     of_store = whole - reserve.nodes * of_node
     for part in _rounded(reserve.part):
         node = _part(limit, of_node, part)
@@ -133,8 +133,8 @@ def check_share(limit: Limit, reserve: Reserve, largest_cost: int, workers: int 
     own = split(limit, reserve, workers).process.law.capacity
     if own < largest_cost:
         raise PolicyError(
-            f"a share of {reserve}{_over(workers)} is {_tokens(own)} of {_tokens(limit.law.capacity)} tokens "
-            f"each, less than the largest cost {_tokens(largest_cost)}, which could then never pass in an "
+            f"the reserve of {reserve}{_over(workers)} is {_tokens(own)} of {_tokens(limit.law.capacity)} "
+            f"tokens each, less than the largest cost {_tokens(largest_cost)}, which could never pass in an "
             f"outage; {_WAYS_OUT}, or use on_outage 'closed'"
         )
 

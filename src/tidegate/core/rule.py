@@ -149,7 +149,7 @@ class Rule:
             raise self._error("a reserve is there for on_outage 'reserve'; write that too, or leave it out")
         if how == "reserve" and self.reserve is None:
             raise self._error(
-                "on_outage is 'reserve'; say which: reserve={'share': '20%', 'nodes': 8, 'index': 0}"
+                "on_outage is 'reserve'; say which, for instance reserve: {share: 20%, nodes: 8, index: 0}"
             )
         if self.outage_limit is None:
             return

@@ -20,7 +20,7 @@ from tidegate.core.decision import Decision
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.core.rule import check_cost
 from tidegate.errors import StoreUnavailable
-from tidegate.flows.port import Setting
+from tidegate.flows.port import Setting, ends_us
 from tidegate.units import MILLI, Number, milli
 
 
@@ -115,13 +115,15 @@ async def _adjusted(setting: Setting, claims: Sequence[Claim]) -> list[int | Non
             returned[at] = outages.adjust_share(adjustment)
         else:
             of_store.append(at)
-    parts: Sequence[Sequence[int]] = [of_store]
+    parts: Sequence[Sequence[int]] = [of_store] if of_store else []
     if len(of_store) > 1 and port.splits:
         charges = [claims[at].adjustment.charge for at in of_store]
         parts = [[of_store[place] for place in part] for part in port.parts(charges)]
-    for part in filter(None, parts):
+    for part, until_us in zip(parts, ends_us(port, len(parts)), strict=True):
         try:
-            units = await port.adjust([claims[at].adjustment for at in part], setting.instant_us())
+            units = await port.adjust(
+                [claims[at].adjustment for at in part], setting.instant_us(), until_us=until_us
+            )
         except StoreUnavailable:
             continue
         for at, back in zip(part, units, strict=True):

@@ -112,14 +112,9 @@ class Outages:
         self.reserved: dict[str, Reserved] = {}
         self._how: dict[str, OnOutage] = {rule.name: rule.on_outage or default for rule in policy}
         self._bounded = {rule.name: rule.outage_limit for rule in policy if rule.outage_limit is not None}
+        policy.check_outages(default, workers)
         for rule in policy:
-            if rule.strict and self._how[rule.name] == "open":
-                raise PolicyError(
-                    f"rule {rule.name!r} is a spending cap (strict), which the limiter's on_outage 'open' "
-                    "lifts; write on_outage='closed' or 'reserve' for this rule"
-                )
             if isinstance(rule.reserve, Reserve) and shares is not None:
-                rule.check_shares(rule.reserve, workers)
                 self.reserved[rule.name] = Reserved(rule, workers)
                 if rule.reserve.index is not None:
                     shares.begin(rule.name, rule.reserve.index)
@@ -170,10 +165,10 @@ class Outages:
         now_us, law = self.now_us(), charge.limit.law
         if not self.refuses(charge):
             return Outcome(charge, True, False, law.advance(None, now_us), now_us, None, True)
+        again_us = ASK_AGAIN_US if charge.cost <= law.capacity else None
         if share is not None:
             free_us = share.retry_after_us
-            return share._replace(delay_us=min(ASK_AGAIN_US, free_us or ASK_AGAIN_US), outage=True)
-        again_us = ASK_AGAIN_US if charge.cost <= law.capacity else None
+            return share._replace(delay_us=again_us and min(again_us, free_us or again_us), outage=True)
         everything = law.holding(law.capacity, now_us, now_us)
         return Outcome(charge, False, False, everything, now_us, again_us, True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -65,6 +65,21 @@ class Port(Protocol):
 
     async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of the work, which goes on to its end also if who waits for it is cancelled."""
+
+
+def ends_us(port: Port, calls: int) -> Iterator[int | None]:
+    """Until when each of so many calls, one after another, may take, so that all end within one deadline.
+
+    Each may use its part of the time that is left: one that gets no answer leaves some for the others. None,
+    for a single call, is the whole deadline. To be asked for just before each call.
+    """
+    if calls == 1:
+        yield None
+        return
+    end_us = port.ticks_us() + port.deadline_us
+    for left in range(calls, 0, -1):
+        begun_us = port.ticks_us()
+        yield begun_us + (end_us - begun_us) // left
 
 
 class Setting(NamedTuple):

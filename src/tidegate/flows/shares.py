@@ -48,7 +48,7 @@ class Shares:
         self._rows_most = rows_most
         self._rows: OrderedDict[tuple[str, int, Key], Any] = OrderedDict()
         self._begun_us: dict[tuple[str, int], int] = {}
-        self._last_begun_us = now_us() - 1
+        self._last_begun_us: int | None = None
         self._busy = False
 
     def __len__(self) -> int:
@@ -131,7 +131,8 @@ class Shares:
         if begun_us is None:
             if len(self._begun_us) >= BEGINNINGS_MOST:
                 self._begun_us.clear()  # those that are asked again begin empty
-            begun_us = self._last_begun_us = max(now_us, self._last_begun_us + 1)
+            last_us = self._last_begun_us
+            begun_us = self._last_begun_us = now_us if last_us is None else max(now_us, last_us + 1)
             self._begun_us[rule, node] = begun_us
         return begun_us
 

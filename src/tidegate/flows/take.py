@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from tidegate.core.compose import Adjustment
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable
-from tidegate.flows.port import Setting
+from tidegate.flows.port import Setting, ends_us
 from tidegate.flows.shares import Share
 
 RESERVE, OUTAGE = "reserve", "outage"
@@ -40,11 +40,13 @@ async def decide(
             answers = await setting.port.decide(charges, setting.instant_us(), take=take)
         except StoreUnavailable:
             request = _Request(setting, charges, take)
-            request.unanswered(range(len(charges)))
+            request.parts = [list(range(len(charges)))]
+            request.unanswered(request.parts[0])
             return await request.conclude()
         return answers, setting.port.name
     request = _Request(setting, charges, take)
     try:
+        request.begin()
         await request.ask_store()
         return await request.conclude()
     except BaseException as error:
@@ -61,6 +63,8 @@ async def decide_many(
     """
     pending = [_Request(setting, charges, True) for charges in requests]
     try:
+        for request in pending:
+            request.begin()
         await _ask_together(setting, pending)
         return [await request.conclude() for request in pending]
     except BaseException as error:
@@ -94,11 +98,13 @@ async def _ask_together(setting: Setting, pending: Sequence[_Request]) -> None:
 
 
 class _Request:
-    """One request on its way. Making it takes what this node's own shares cover, if anything is to be taken.
+    """One request on its way.
 
     `asked` are the charges as they are asked of the store: of a rule with a reserve, under the store's part
     of its limit. `parts` are the positions of those that the store is needed for, as it can decide them.
     """
+
+    parts: list[list[int]]
 
     def __init__(self, setting: Setting, charges: Sequence[Charge], take: bool) -> None:
         self.setting = setting
@@ -111,7 +117,10 @@ class _Request:
         self._index: dict[int, int] = {}  # the share's node, by position
         self._unanswered: list[int] = []
         self._taken: list[Sequence[int]] = []  # parts that the store has charged
-        if setting.outages.reserved:
+
+    def begin(self) -> None:
+        """Take what this node's own shares cover, if anything is to be taken; the store is for the rest."""
+        if self.setting.outages.reserved:
             self._spend_own()
         self.parts = self._parts([at for at, outcome in enumerate(self.outcomes) if outcome is None])
 
@@ -151,11 +160,7 @@ class _Request:
     async def ask_store(self) -> None:
         """Ask the store for every part; all of them together within one deadline."""
         port, several = self.setting.port, len(self.parts) > 1
-        until_us, end_us = None, port.ticks_us() + port.deadline_us if several else 0
-        for left, part in zip(range(len(self.parts), 0, -1), self.parts, strict=True):
-            if several:
-                begun_us = port.ticks_us()
-                until_us = begun_us + (end_us - begun_us) // left
+        for part, until_us in zip(self.parts, ends_us(port, len(self.parts)), strict=True):
             try:
                 answers = await port.decide(
                     self.charges_of(part), self.setting.instant_us(), take=self._passes, until_us=until_us
