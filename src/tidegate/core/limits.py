@@ -75,6 +75,16 @@ class Limit:
         """Whole tokens that may pass at one instant."""
         return int(self.capacity)
 
+    @property
+    def whole(self) -> Limit:
+        """The limit that this is a part of, for the parts of one with a reserve; else itself."""
+        return self.__dict__.get("_whole", self)  # type: ignore[no-any-return]  # only `part_of` sets it
+
+    def part_of(self, whole: Limit) -> Self:
+        """The same limit, which now tells that it is a part of another; it stays equal to what it was."""
+        self._keep(_whole=whole)
+        return self
+
     def _keep(self, **values: object) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -264,6 +274,9 @@ class FixedWindow(Limit):
 
     def __init__(self, limit: Number, window: Duration, zone: str = "UTC") -> None:
         size = _capacity(limit, "limit")
+        if 2 * size * MILLI >= EXACT:
+            most = (EXACT - 1) // (2 * MILLI)
+            raise LimitError(f"limit is {shown(limit)}; the exact integers hold at most {most}")
         zone_named(zone)
         calendar: Calendar
         if isinstance(window, str) and window in _CALENDAR_US:

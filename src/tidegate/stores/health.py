@@ -4,6 +4,9 @@
     open        calls are answered at once with StoreUnavailable; every `PROBE_EVERY_US` one probe may go
     closed      again, as soon as one probe is answered
 
+An outage begins with the first call that got no usable answer, and is over once calls have been answered
+for `QUIET_US` and none has failed: a server that answers some and fails others is one outage, in two lines.
+
 Whoever owns the connections asks `may_call` before a call and says afterwards how it went. A probe is sent
 beside the callers (a thread, or a task), so that nobody waits for it, and there is one at a time, so that a
 server that comes back is not met by a herd. An answer that is an error (out of memory, read-only) came in
@@ -12,7 +15,9 @@ time: it is counted, and does not open the breaker. Instants are those of a mono
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
 
 FAILURES_TO_OPEN = 3
 PROBE_EVERY_US = 100_000
+PROBE_LOST_US = 2_000_000
+"""A probe of which nothing was heard for so long is lost, with its thread or its loop."""
+QUIET_US = 1_000_000
 SILENT = ("deadline", "connection", "authentication")
 """The causes that mean that no answer came: these, so many in a row, open the breaker."""
 
@@ -42,14 +50,18 @@ class Health:
     def __init__(self, where: str) -> None:
         self.where = where
         self.is_open = False
-        self._lock = threading.Lock()
+        self.is_well = True
+        """Whether nothing has failed since the last outage was over: then `answered` need not be said."""
+        self._lock = threading.RLock()  # a signal handler may come in while its own thread holds it
         self._in_a_row = 0
         self._troubled_since_us: int | None = None
+        self._well_since_us: int | None = None
         self._next_probe_us = 0
-        self._probing = False
+        self._probing_since_us: int | None = None
         self._outages = 0
         self._unavailable: Counter[str] = Counter()
         self._without_store = 0
+        _all.add(self)
 
     def check(self) -> None:
         """Raise StoreUnavailable at once while the breaker is open."""
@@ -60,21 +72,28 @@ class Health:
 
     def answered(self, now_us: int) -> None:
         """A call or a probe was answered. Closes the breaker."""
-        if self._in_a_row or self._troubled_since_us is not None:
+        if not self.is_well:
             with self._lock:
-                since_us, self._troubled_since_us = self._troubled_since_us, None
                 self._in_a_row, self.is_open = 0, False
+                since_us, well_us = self._troubled_since_us, self._well_since_us
+                if since_us is None or well_us is None:
+                    self._well_since_us = now_us
+                    return
+                if now_us - well_us < QUIET_US:
+                    return
+                self._troubled_since_us = self._well_since_us = None
+                self.is_well = True
                 missed, self._without_store = self._without_store, 0
-            if since_us is not None:
-                lasted_s = max(0, now_us - since_us) / 1_000_000
-                _log().warning(
-                    "%s answers again after %.1f s; %d calls had no answer", self.where, lasted_s, missed
-                )
+            lasted_s = max(0, well_us - since_us) / 1_000_000
+            _log().warning(
+                "%s answers again after %.1f s; %d calls had no answer", self.where, lasted_s, missed
+            )
 
-    def failed(self, error: StoreUnavailable, now_us: int) -> None:
-        """A call got no usable answer. The first one of an outage is logged, later ones are counted."""
+    def failed(self, error: StoreUnavailable, now_us: int, calls: int = 1) -> None:
+        """So many calls, sent together, got no usable answer. The first of an outage is logged."""
         with self._lock:
-            self._count(error.cause)
+            self._count(error.cause, calls)
+            self._well_since_us, self.is_well = None, False
             first = self._troubled_since_us is None
             if first:
                 self._troubled_since_us = now_us
@@ -83,6 +102,8 @@ class Health:
                 self._in_a_row += 1
                 if self._in_a_row >= FAILURES_TO_OPEN and not self.is_open:
                     self.is_open, self._next_probe_us = True, now_us
+            else:
+                self._in_a_row = 0
         if first:
             _log().error(
                 "%s gives no usable answer (%s): %s; outage rules decide", self.where, error.cause, error
@@ -93,23 +114,42 @@ class Health:
         if not self.is_open or now_us < self._next_probe_us:
             return False
         with self._lock:
-            if self._probing or not self.is_open or now_us < self._next_probe_us:
+            since_us = self._probing_since_us
+            is_probing = since_us is not None and now_us - since_us < PROBE_LOST_US
+            if is_probing or not self.is_open or now_us < self._next_probe_us:
                 return False
-            self._probing, self._next_probe_us = True, now_us + PROBE_EVERY_US
+            self._probing_since_us, self._next_probe_us = now_us, now_us + PROBE_EVERY_US
             return True
 
     def probed(self) -> None:
         """The probe has ended, however it went; `answered` says that it went well."""
-        self._probing = False
+        self._probing_since_us = None
 
     def stats(self) -> HealthStats:
         """What has happened so far."""
         with self._lock:
             return HealthStats(self.is_open, self._outages, dict(self._unavailable))
 
-    def _count(self, cause: str) -> None:
-        self._unavailable[cause] += 1
-        self._without_store += 1
+    def _count(self, cause: str, calls: int = 1) -> None:
+        self._unavailable[cause] += calls
+        self._without_store += calls
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._probing_since_us = None
+
+
+_all: weakref.WeakSet[Health] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """In a forked child: nobody there could release a lock, or end a probe, that another thread had."""
+    for health in list(_all):
+        health._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _log() -> logging.Logger:

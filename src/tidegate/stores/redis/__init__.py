@@ -1,0 +1,1 @@
+"""The Redis and Valkey store: names, scripts, and what travels between them."""
