@@ -22,9 +22,6 @@ HELD = """
 """.split()
 
 LATER = {
-    "a shared store on the network, which is not built yet": """
-        C002 C003 C011 C019 C034 C038 C039 C041 C048 C051 C131 C132 C133 C134 C136 C137 C139 C143
-    """.split(),
     "callers that wait, which come with acquire and hold": """
         C008 C010 C027 C030 C037 C102 C103 C105 C106 C108 C109 C111 C114 C115 C118
     """.split(),
