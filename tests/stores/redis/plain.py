@@ -29,14 +29,13 @@ class PlainStore:
     def __init__(
         self,
         server: RedisLike,
-        *,
         decide: Script = DECIDE,
         adjust: Script = ADJUST,
-        names: Names | None = None,
+        forget: Script = FORGET,
     ) -> None:
         self.redis = redis.Redis(unix_socket_path=str(server.unix_path))
-        self.names = Names() if names is None else names
-        self._decide, self._adjust = decide, adjust
+        self.names = Names()
+        self._decide, self._adjust, self._forget = decide, adjust, forget
 
     def decide(
         self, charges: Sequence[Charge], now_us: int | None = None, *, take: bool = True
@@ -71,7 +70,7 @@ class PlainStore:
         """Make these keys fresh."""
         if keys:
             sent = wire.encode_forget(keys, self.names)
-            assert wire.decode_forget(self._call(FORGET, sent), keys) == [None] * len(keys)
+            assert wire.decode_forget(self._call(self._forget, sent), keys) == [None] * len(keys)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -88,9 +87,20 @@ class PlainStore:
         except redis.exceptions.NoScriptError:
             return self.redis.eval(script.text, len(keys), *keys, *args)
 
-    def _about(self, now_us: int | None) -> int:
-        """About where the store's clock is."""
-        if now_us is not None:
-            return now_us
+    def now_us(self) -> int:
+        """Where the server's clock is."""
         seconds, us = self.redis.time()
         return int(seconds * US_PER_S + us)
+
+    def together(self, script: Script, sent: tuple[list[bytes], list[bytes]], *after: Any) -> list[Any]:
+        """The script's answer and those to other commands, with nothing in between."""
+        self.redis.script_load(script.text)
+        keys, args = sent
+        pipeline = self.redis.pipeline(transaction=True)
+        pipeline.evalsha(script.sha, len(keys), *keys, *args)
+        for command in after:
+            pipeline.execute_command(*command)
+        return pipeline.execute()
+
+    def _about(self, now_us: int | None) -> int:
+        return self.now_us() if now_us is None else now_us

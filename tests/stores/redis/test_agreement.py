@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from tidegate.testing import run_vectors
 from tidegate.testing.traces import run_traces
 
 LOGS = tuple(limit for limit in USUAL if isinstance(limit, SlidingLog))
+BUSY = (SlidingLog(30, "10s"),)
 POOLS = {"usual": USUAL, "edges": EDGES, "both": USUAL + EDGES, "logs": LOGS}
 
 
@@ -50,12 +52,25 @@ def test_random_strict_charges_agree(redis_like: RedisLike, pool: str):
         play(store, f"strict {pool}/{seed}", POOLS[pool], strict=True)
 
 
+def test_busy_logs_agree(redis_like: RedisLike):
+    """A log that is always in use moves its rows, compacts them, and gives back in the middle."""
+    store = PlainStore(redis_like)
+    for seed in range(10):
+        play(store, f"busy/{seed}", BUSY, steps=250, calm=True)
+
+
 def play(
-    store: PlainStore, seed: str, limits: tuple[Limit, ...], steps: int = 60, *, strict: bool = False
+    store: PlainStore,
+    seed: str,
+    limits: Sequence[Limit],
+    *,
+    steps: int = 60,
+    strict: bool = False,
+    calm: bool = False,
 ) -> None:
     """Random steps on an empty server; the seed is told if they part."""
     store.redis.flushdb()
-    pair = Pair(store, Random(seed), limits, strict=strict)
+    pair = Pair(store, Random(seed), limits, strict=strict, calm=calm)
     for _ in range(steps):
         try:
             pair.step()

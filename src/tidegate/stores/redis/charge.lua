@@ -13,7 +13,7 @@ local function found(text, cost, key, value, way, most, epoch, windows)
     return nil, false, '?'
   end
   state.must_write = must_write or nil
-  state.epoch = epoch
+  state.epoch = value == '' and epoch or nil
   return state, law.kind.fits(law, state, cost, most)
 end
 

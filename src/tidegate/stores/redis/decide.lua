@@ -77,9 +77,9 @@ for number = 1, #sizes do
       local ago
       level, at, ago, given = match(value, pattern)
       if level then
-        level, at = level + 0, at + 0
+        level, at, ago = level + 0, at + 0, ago + 0
         since = at - ago
-        if level > MOST or at - now > STEP_US then
+        if level > MOST or at < -MOST or ago > MOST or ago < -MOST or at - now > STEP_US then
           level = nil
         elseif level == 0 then
           at, given = now, '0'
@@ -127,7 +127,7 @@ for number = 1, #sizes do
       record, failure = laws.settled(others[i], cost, keys[i], fits, is_stored, passes, take)
     elseif passes and fits and cost > 0 then
       if level == 0 then
-        since, given = since < at and at or since + 1, '0'
+        since = since < at and at or since + 1
       end
       level = level + cost
       record = format(NUMBERS, level, at, at - since, given)

@@ -26,7 +26,7 @@ local function freshened(key, has_epoch)
     elseif not failure then
       ask('PERSIST', key)
     end
-  elseif value == '' and has_epoch then
+  elseif (value == '' or value == 'N1') and has_epoch then
     failure = kept(key, 'N1', 30 * 86400 * 1000000)
   else
     local done = ask('UNLINK', key)
