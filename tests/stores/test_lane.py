@@ -14,7 +14,7 @@ from tidegate.stores.lane import Lane
 
 
 class Journeys:
-    """What a lane sends: each batch is held until it is let go, unless `at_once`; answers are items tenfold."""
+    """What a lane sends: a batch is held until it is let go, unless `at_once`; answers are items tenfold."""
 
     def __init__(self, *, at_once: bool = True) -> None:
         self.batches: list[list[int]] = []

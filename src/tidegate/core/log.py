@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidegate.core.law import Receipt, begun_us, clock
+from tidegate.core.law import EXACT, Receipt, begun_us, clock
 from tidegate.units import MILLI
 
 
@@ -132,7 +132,11 @@ class Log:
         return returned, LogState(instants, sums, 0, len(instants), at_us, busy_since_us, self)
 
     def holding(self, used: int, now_us: int, since_us: int) -> LogState:
-        """One entry of `used` thousandths at `now_us`; kept by carrying over and by steps back."""
+        """One entry of `used` thousandths at `now_us`; kept by carrying over and by steps back.
+
+        It holds at most what the integers hold, which is far above every capacity.
+        """
+        used = min(used, EXACT - 1)
         if not used:
             return LogState([], [], 0, 0, now_us, since_us, self)
         return LogState([now_us], [used], 0, 1, now_us, since_us, self)

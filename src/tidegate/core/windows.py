@@ -122,8 +122,8 @@ class Fixed:
         return returned, state._replace(counted=state.counted - returned)
 
     def holding(self, used: int, now_us: int, since_us: int) -> FixedState:
-        """The window of `now_us` with `used` thousandths counted."""
-        return FixedState(used, now_us, since_us, *self.calendar.window(now_us), self)
+        """The window of `now_us` with `used` thousandths counted, at most what the integers hold."""
+        return FixedState(min(used, EXACT - 1), now_us, since_us, *self.calendar.window(now_us), self)
 
 
 class SlidingState(NamedTuple):

@@ -69,6 +69,10 @@ class RemoteStore(Store, Protocol):
     health: Health
 
     @property
+    def splits(self) -> bool:
+        """Whether the charges of a request may have to be decided in several `parts`."""
+
+    @property
     def awaited(self) -> AwaitedStore:
         """The other face of the same store."""
 
@@ -115,6 +119,10 @@ class AwaitedStore(Protocol):
     @property
     def name(self) -> str:
         """What `Decision.source` says."""
+
+    @property
+    def splits(self) -> bool:
+        """Whether the charges of a request may have to be decided in several `parts`."""
 
     async def decide(
         self,

@@ -52,7 +52,7 @@ class Health:
         self.is_open = False
         self.is_well = True
         """Whether nothing has failed since the last outage was over: then `answered` need not be said."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come in while its own thread holds it
         self._in_a_row = 0
         self._troubled_since_us: int | None = None
         self._well_since_us: int | None = None
@@ -135,7 +135,7 @@ class Health:
         self._without_store += calls
 
     def _after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._probing_since_us = None
 
 

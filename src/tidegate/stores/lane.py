@@ -1,8 +1,9 @@
 """A lane: callers of one event loop who ask at the same moment travel together, and are answered one by one.
 
-What waits when the loop has run through its turn leaves as one batch; what comes while batches are under way
-waits for the next, so that batches grow with the load by themselves. A batch is bounded in items and weight,
-and so are the batches under way and the items that wait.
+What waits when the loop has run through its turn leaves as one batch. What comes while one is under way waits
+until it is back, so that batches grow with the load by themselves; but not while a full batch waits, and not
+for longer than `PAUSE_S`, so that a server far away is asked by several at once. A batch is bounded in items
+and weight, and so are the batches under way and the items that wait.
 
 Each item is answered by its own deadline, whatever its batch does. One timer serves them all. A caller who is
 cancelled leaves the others alone: what has not left yet stays here, and what has left is answered for nobody.
@@ -23,6 +24,7 @@ A = TypeVar("A")
 ITEMS_MOST = 128
 WEIGHT_MOST = 65_536
 BATCHES_MOST = 4
+PAUSE_S = 0.002
 WAITING_MOST = 20_000
 
 
@@ -41,15 +43,18 @@ class Lane(Generic[I, A]):
         items_most: int = ITEMS_MOST,
         weight_most: int = WEIGHT_MOST,
         batches_most: int = BATCHES_MOST,
+        pause_s: float = PAUSE_S,
         waiting_most: int = WAITING_MOST,
     ) -> None:
         self._send, self._late = send, late
         self._items_most, self._weight_most = items_most, weight_most
         self._batches_most, self._waiting_most = batches_most, waiting_most
+        self._pause_s = pause_s
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Seat[I, A]] = deque()
         self._travelling: dict[asyncio.Task[None], list[_Seat[I, A]]] = {}
-        self._is_called = False  # whether the end of this turn of the loop will look at what waits
+        self._leaving: asyncio.Handle | None = None  # who will look at what waits
+        self._is_pausing = False  # whether that is later than at the end of this turn of the loop
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -61,9 +66,8 @@ class Lane(Generic[I, A]):
             raise StoreUnavailable(f"{len(self._waiting)} decisions wait already", "busy")
         seat = _Seat(item, weight, until_s, self._loop.create_future())
         self._waiting.append(seat)
-        if not self._is_called and len(self._travelling) < self._batches_most:
-            self._is_called = True
-            self._loop.call_soon(self._leave)
+        if self._leaving is None or self._is_pausing:
+            self._call()
         if self._timer is None or until_s < self._timer.when():
             self._set_timer(until_s)
         return seat.future
@@ -71,17 +75,29 @@ class Lane(Generic[I, A]):
     def close(self) -> None:
         """Answer everybody with a StoreError and stop what is under way."""
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._leaving):
+            if handle is not None:
+                handle.cancel()
         for task in self._travelling:
             task.cancel()
         for seat in self._all():
             seat.settle(StoreError("the store was closed meanwhile"))
         self._waiting.clear()
 
+    def _call(self) -> None:
+        """Have what waits leave: at the end of this turn if it may, else after a pause."""
+        under_way = len(self._travelling)
+        if under_way and len(self._waiting) < self._items_most:
+            if self._leaving is None and under_way < self._batches_most:
+                self._leaving, self._is_pausing = self._loop.call_later(self._pause_s, self._leave), True
+        elif under_way < self._batches_most:
+            if self._leaving is not None:
+                self._leaving.cancel()
+            self._leaving, self._is_pausing = self._loop.call_soon(self._leave), False
+
     def _leave(self) -> None:
         """Send what waits, as long as batches may leave."""
-        self._is_called = False
+        self._leaving = None
         while self._waiting and len(self._travelling) < self._batches_most and not self._is_closed:
             seats: list[_Seat[I, A]] = []
             weight = 0
@@ -101,20 +117,25 @@ class Lane(Generic[I, A]):
         try:
             answers = await self._send([seat.item for seat in seats], max(seat.until_s for seat in seats))
         except Exception as error:  # noqa: BLE001 - whatever it is, each caller gets it
+            self._free()
             for seat in seats:
                 seat.settle(error)
             return
+        self._free()
         for seat, answer in zip(seats, answers, strict=True):
             seat.settle(answer)
 
+    def _free(self) -> None:
+        """The batch of this task is back: callers who are answered now may leave with the next at once."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._travelling.pop(task, None)
+
     def _arrived(self, task: asyncio.Task[None]) -> None:
-        seats = self._travelling.pop(task)
-        if task.cancelled():  # by whoever ends the loop
-            for seat in seats:
-                seat.settle(StoreError("the event loop ended the call"))
-        if self._waiting and not self._is_called:
-            self._is_called = True
-            self._loop.call_soon(self._leave)
+        for seat in self._travelling.pop(task, ()):  # its task was cancelled, by whoever ends the loop
+            seat.settle(StoreError("the event loop ended the call"))
+        if self._waiting and not self._is_closed and (self._leaving is None or self._is_pausing):
+            self._call()
 
     def _all(self) -> list[_Seat[I, A]]:
         return [*self._waiting, *(seat for seats in self._travelling.values() for seat in seats)]

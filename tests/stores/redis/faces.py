@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from tidegate import TokenBucket
 from tidegate.core.limits import Limit
@@ -26,11 +26,11 @@ def charge(
 
 
 class Face:
-    """One face of a store of its own; a context manager that closes it. An awaited one has a loop of its own."""
+    """One face of a store of its own; a context manager that closes it. An awaited one has its own loop."""
 
-    def __init__(self, face: str, target: Any, **options: Any) -> None:
+    def __init__(self, face: str, target: Any, *, deadline: str = "2s", **options: Any) -> None:
         self.face = face
-        self.store = RedisStore(target, **options)
+        self.store = RedisStore(target, deadline=deadline, **options)
         self._runner = asyncio.Runner() if face == "awaited" else None
 
     def decide(self, charges: Sequence[Charge], *args: Any, **options: Any) -> list[Outcome]:
@@ -70,7 +70,7 @@ class Face:
             return getattr(self.store, verb)(*args, **options)
         return self._runner.run(getattr(self.store.awaited, verb)(*args, **options))
 
-    def __enter__(self) -> Face:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

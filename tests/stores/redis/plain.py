@@ -5,7 +5,7 @@ The scripts can be others than the package's, so that a test can see that a chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -18,6 +18,7 @@ from tidegate.errors import StoreError
 from tidegate.stores.redis import wire
 from tidegate.stores.redis.names import Names
 from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET, Script
+from tidegate.units import US_PER_S
 
 
 class PlainStore:
@@ -28,14 +29,13 @@ class PlainStore:
     def __init__(
         self,
         server: RedisLike,
-        *,
         decide: Script = DECIDE,
         adjust: Script = ADJUST,
-        names: Names | None = None,
+        forget: Script = FORGET,
     ) -> None:
         self.redis = redis.Redis(unix_socket_path=str(server.unix_path))
-        self.names = Names() if names is None else names
-        self._decide, self._adjust = decide, adjust
+        self.names = Names()
+        self._decide, self._adjust, self._forget = decide, adjust, forget
 
     def decide(
         self, charges: Sequence[Charge], now_us: int | None = None, *, take: bool = True
@@ -49,32 +49,28 @@ class PlainStore:
     def decide_many(
         self, requests: Sequence[Sequence[Charge]], now_us: int | None = None, *, take: bool = True
     ) -> list[Any]:
-        """Decide all requests in one call; where windows were missed, ask once more."""
-
-        def ask(at_us: int) -> list[Any]:
-            sent = wire.encode_decide(requests, self.names, now_us=now_us, take=take, windows_at_us=at_us)
-            return wire.decode_decide(self._call(self._decide, sent), requests)
-
-        return self._with_windows(ask, len(requests))
+        """Decide all requests in one call."""
+        sent = wire.encode_decide(
+            requests, self.names, now_us=now_us, take=take, windows_at_us=self._about(now_us)
+        )
+        return wire.decode_decide(self._call(self._decide, sent), requests)
 
     def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None = None) -> list[int]:
         """Give back or charge on top."""
-
-        def ask(at_us: int) -> list[Any]:
-            sent = wire.encode_adjust(adjustments, self.names, now_us=now_us, windows_at_us=at_us)
-            return wire.decode_adjust(self._call(self._adjust, sent), adjustments)
-
-        answers = self._with_windows(ask, len(adjustments))
-        for answer in answers:
+        sent = wire.encode_adjust(adjustments, self.names, now_us=now_us, windows_at_us=self._about(now_us))
+        changes = []
+        for answer in wire.decode_adjust(self._call(self._adjust, sent), adjustments):
             if isinstance(answer, StoreError):
                 raise answer
-        return answers
+            assert isinstance(answer, int)
+            changes.append(answer)
+        return changes
 
     def forget(self, keys: Sequence[tuple[str, Key]]) -> None:
         """Make these keys fresh."""
         if keys:
             sent = wire.encode_forget(keys, self.names)
-            assert wire.decode_forget(self._call(FORGET, sent), keys) == [None] * len(keys)
+            assert wire.decode_forget(self._call(self._forget, sent), keys) == [None] * len(keys)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -91,9 +87,9 @@ class PlainStore:
         except redis.exceptions.NoScriptError:
             return self.redis.eval(script.text, len(keys), *keys, *args)
 
-    def _with_windows(self, ask: Callable[[int], list[Any]], count: int) -> list[Any]:
+    def _about(self, now_us: int | None) -> int:
+        """About where the store's clock is."""
+        if now_us is not None:
+            return now_us
         seconds, us = self.redis.time()
-        answers = ask(seconds * 1_000_000 + us)
-        assert not any(isinstance(answer, wire.Missed) for answer in answers)
-        assert len(answers) == count
-        return answers
+        return int(seconds * US_PER_S + us)

@@ -86,7 +86,7 @@ def test_the_clients_retries_are_not_used(opened: Opened, face: str, own_redis: 
     server.thaw()
     server.command("PING")  # whatever was sent has been carried out by now
 
-    assert [line for line in server.command("KEYS", "*")] == [b"tidegate:{acme}:rule"]
+    assert server.command("KEYS", "*") == [b"tidegate:{acme}:rule"]
     assert opened(server.url).decide([charge()], take=False)[0].remaining == 8
 
 
@@ -131,7 +131,7 @@ class TestStubs:
     def test_the_script_is_missing_by_its_code(
         self, opened: Opened, face: str, valkey: RedisLike, error: Any
     ):
-        """C132: in the text of the general error; twice, right after it was loaded; then the whole text goes."""
+        """C132: in the text of the general error; twice, right after it was loaded; the whole text goes."""
         stub = Stub(valkey, forgets=2, error=error)
         store = opened(stub if face == "blocking" else AwaitedStub(stub))
 
@@ -142,7 +142,7 @@ class TestStubs:
         "reply", [None, [], b"", 0, b"12", [b"1", None], ValueError("no"), {}, "12\n"], ids=repr
     )
     def test_a_reply_that_is_none(self, opened: Opened, face: str, valkey: RedisLike, reply: object):
-        """C143: nothing, an error object, a truncated reply: an outage of that call, counted, and no TypeError."""
+        """C143: nothing, an error object, a truncated reply: an outage of that call, and no TypeError."""
         stub = Stub(valkey, replies={3: reply})
         store = opened(stub if face == "blocking" else AwaitedStub(stub))
         store.takes()
@@ -197,7 +197,7 @@ class TestCopies:
         again = pickle.loads(pickle.dumps(store, protocol))
 
         assert again.decide([charge()])[0].remaining == 8
-        assert again._core.options == store._core.options
+        assert again.servers.options == store.servers.options
         store.close()
         again.close()
 

@@ -35,7 +35,7 @@ def slowest_but_one(took_s: list[float]) -> float:
 
 
 def test_a_frozen_server(opened: Opened, own_redis: Callable[..., RedisLike]):
-    """Calls end by the deadline, then at once while the breaker is open; within a second all is well again."""
+    """Calls end by the deadline, then at once while the breaker is open; soon all is well again."""
     server = own_redis()
     store = opened(server.url, deadline="40ms")
     assert store.takes()
@@ -60,7 +60,7 @@ def test_a_frozen_server(opened: Opened, own_redis: Callable[..., RedisLike]):
 
 @pytest.mark.parametrize("lost", [(), (REPLIES,)], ids=["all is lost", "replies are lost"])
 def test_a_network_that_swallows(opened: Opened, valkey: RedisLike, network: Between, lost: tuple[str, ...]):
-    """C137: connections that are open, and then new ones too, get no answer; each call ends by its deadline."""
+    """C137: connections that are open, and new ones too, get no answer; each call ends by its deadline."""
     way = network(valkey.port)
     store = opened(way.through(valkey.url), deadline="40ms")
     assert store.takes()
@@ -92,7 +92,7 @@ def test_a_server_that_was_never_reached(opened: Opened, valkey: RedisLike, netw
 
 
 def test_a_late_reply_is_no_answer_to_another_call(opened: Opened, valkey: RedisLike, network: Between):
-    """C137: replies come 60 ms late, each call waits 40 ms; every answer that comes is that to its own call."""
+    """C137: replies come 60 ms late, calls wait 40 ms; every answer that comes is that to its own call."""
     way = network(valkey.port)
     store = opened(way.through(valkey.url), deadline="40ms")
     store.takes()
@@ -110,7 +110,7 @@ def test_a_late_reply_is_no_answer_to_another_call(opened: Opened, valkey: Redis
 
 
 def test_a_reply_that_trickles(opened: Opened, valkey: RedisLike, network: Between):
-    """The deadline is for the whole reply, not for each piece of it: the reply ends in the middle, and hangs."""
+    """The deadline is for the whole reply, and not for each of its pieces."""
     way = network(valkey.port)
     store = opened(way.through(valkey.url), deadline="40ms")
     store.takes()

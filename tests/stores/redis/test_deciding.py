@@ -186,8 +186,7 @@ def test_a_single_node_of_a_cluster_is_told_apart(opened: Opened, redis_cluster)
     store = opened(redis_cluster.url)
 
     with pytest.raises(StoreError, match=r"redis\+cluster://"):
-        for number in range(20):
-            store.takes(f"key {number}")
+        assert all(store.takes(f"key {number}") for number in range(20))
 
 
 def test_a_reply_in_pieces(opened: Opened, valkey: RedisLike, network: Callable[[int], Network]):

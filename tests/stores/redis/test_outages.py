@@ -1,4 +1,4 @@
-# What servers and libraries say when they cannot serve, and what it means: an outage with a cause, or a mistake.
+# What servers and libraries say when they cannot serve: an outage with a cause, or a mistake.
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -255,7 +256,7 @@ class TestScripts:
         assert store.store.health.stats().unavailable == {}
 
     def test_killed(self, opened: Opened, own_redis: Own):
-        """kill -9 and back: outages by cause, and well again within a second."""
+        """Kill -9 and back: outages by cause, and well again within a second."""
         server = own_redis()
         store = opened(server.url)
         store.takes()
@@ -322,7 +323,5 @@ def _says_loading(server: RedisLike) -> bool:
 
 
 def _run_on(server: RedisLike) -> None:
-    try:
+    with suppress(Exception):  # it is killed
         server.command("EVAL", "while true do end", 0, timeout_s=30)
-    except Exception:  # noqa: BLE001, S110 - it is killed
-        pass

@@ -54,6 +54,15 @@ class StoredState(NamedTuple):
     state: Any
     swept_at_us: int | None
 
+    @property
+    def core_state(self) -> Any:
+        """The state as core knows it."""
+        return self.state
+
+    def forgotten_after_us(self, now_us: int) -> int | None:
+        """How long it is kept if nobody touches it; None for good."""
+        return None if self.swept_at_us is None else max(0, self.swept_at_us - now_us)
+
 
 def list_keys(
     store: PostgresStore,

@@ -98,6 +98,7 @@ class PostgresStore:
     """
 
     name = "postgres"
+    splits = False
 
     def __init__(
         self,
@@ -224,6 +225,7 @@ class AwaitedPostgresStore:
     """The awaited face of a `PostgresStore`: the same verbs, for any number of event loops."""
 
     name = "postgres"
+    splits = False
 
     def __init__(self, core: _Core) -> None:
         self._core = core

@@ -374,7 +374,7 @@ def _outcomes(charges: Sequence[Charge], numbers: Sequence[int], now_us: int) ->
             state = _log_state(law, charge.cost, used, at_us, since_us, first, second)
         if verdict not in {0, 1, 3}:
             raise ValueError(verdict)
-        outcomes.append(_new(Outcome, (charge, verdict > 0, verdict == 3, state, now_us, None)))
+        outcomes.append(_new(Outcome, (charge, verdict > 0, verdict == 3, state, now_us, None, False)))
     return outcomes
 
 

@@ -203,7 +203,8 @@ def _host(text: str, port: int) -> Host:
         host, digits = text, str(port)
     if not (digits.isascii() and digits.isdigit() and 0 < int(digits[:9]) < 65_536):
         raise StoreError(
-            "a port in the store URL is no number from 1 to 65535; a password is followed by '@'"
+            "a port in the store URL is no number from 1 to 65535; "
+            "a password ends with '@' and has %2F for '/'"
         )
     return unquote(host).strip("[]") or "localhost", int(digits)
 

@@ -18,14 +18,14 @@
 -- Atomic: each entry; later ones see what earlier ones wrote. Writes a key only if its level has changed, or
 -- if it had no expiry. Expires: as in decide.lua.
 
-local ask, match, format = redis.pcall, string.match, string.format
-local now, allowance_ms = tonumber(ARGV[1]), 3600000
+local ask, match = redis.pcall, string.match
+local now, allowance_ms, instant = tonumber(ARGV[1]), 3600000, ARGV[1]
 if not now then
   local time = redis.call('TIME')
-  now, allowance_ms = time[1] * 1000000 + time[2], 60000
+  now, allowance_ms, instant = time[1] * 1000000 + time[2], 60000, time[1] .. ' ' .. time[2]
 end
 local laws = rarer(now, ask, allowance_ms)
-local lines = { format('%.0f', now) }
+local lines = { instant }
 
 for entry = 1, (#ARGV - 1) / 2 do
   local key, what, text = KEYS[entry], ARGV[2 * entry], ARGV[2 * entry + 1]

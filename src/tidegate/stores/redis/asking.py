@@ -14,155 +14,40 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol
 
-from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
 from tidegate.stores.redis.address import Options
+from tidegate.stores.redis.calls import BY_NAME, Ask, Change, Item, ScriptCall, is_strict, key_of
 from tidegate.stores.redis.causes import Redirection, classified, is_no_script, redirection
 from tidegate.stores.redis.connections import Command
 from tidegate.stores.redis.link import Line, Link
 from tidegate.stores.redis.names import Names
-from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET, Script
+from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET
 from tidegate.stores.redis.trust import reason_for_mistrust
-from tidegate.stores.redis.wire import (
-    Missed,
-    decode_adjust,
-    decode_decide,
-    decode_forget,
-    encode_adjust,
-    encode_decide,
-    encode_forget,
-)
+from tidegate.stores.redis.wire import Missed, decode_decide, encode_decide
 
 REQUESTS_MOST = 128
 """Requests in one script call: while it runs, the server answers nobody else."""
-BYTES_A_CHARGE = 160
 HOPS_MOST = 4
-
-_BY_NAME = {script: (b"EVALSHA", script.sha.encode()) for script in (DECIDE, ADJUST, FORGET)}
-_WHOLE = {script: (b"EVAL", script.text.encode()) for script in (DECIDE, ADJUST, FORGET)}
 ROUNDS_MOST = 3
-
-
-class Ask(NamedTuple):
-    """Requests to decide, each all-or-nothing."""
-
-    requests: Sequence[Sequence[Charge]]
-    now_us: int | None = None
-    take: bool = True
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes it takes."""
-        return sum(BYTES_A_CHARGE + len(charge.key) for request in self.requests for charge in request)
-
-
-class Change(NamedTuple):
-    """Adjustments, each for itself."""
-
-    adjustments: Sequence[Adjustment]
-    now_us: int | None = None
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes it takes."""
-        return sum(BYTES_A_CHARGE + len(one.charge.key) for one in self.adjustments)
-
-
-class Forget(NamedTuple):
-    """Keys to make fresh, each a rule and a key."""
-
-    keys: Sequence[tuple[str, Key]]
-    now_us: int | None = None
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes it takes."""
-        return sum(BYTES_A_CHARGE + len(key) for _, key in self.keys)
-
-
-Item: TypeAlias = Ask | Change | Forget
+_DECIDE = BY_NAME[DECIDE]
 
 
 class Places(Protocol):
     """Where keys live, as far as asking needs to know."""
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether only keys of one slot may meet in a call."""
 
     def slot(self, rule: str, key: Key) -> int | None:
         """What is equal of keys that one call may touch together; None where all may meet."""
 
     def moved(self, elsewhere: Redirection) -> Link:
         """The link to the node to which a server has sent us."""
-
-
-class _Part:
-    """What goes into one script call, where its answers belong, and what came of it."""
-
-    def __init__(self, script: Script, slot: int | None, now_us: int | None, take: bool) -> None:
-        self.script, self.slot = script, slot
-        self.now_us, self.take = now_us, take
-        self.asked: list[Any] = []
-        self.places: list[tuple[int, int]] = []
-        self.words: tuple[bytes, ...] = ()
-        self.link: Link | None = None
-        self.reply: Any = None
-        self.acknowledged: int | None = None
-        self.whole = self.was_missing = self.is_asking = False
-
-    def encode(self, names: Names, at_us: int) -> None:
-        """Write down keys and arguments, with the calendar windows around this instant."""
-        self.words = self._encoded(self.asked, names, at_us)
-
-    def _encoded(self, asked: Sequence[Any], names: Names, at_us: int) -> tuple[bytes, ...]:
-        clustered = self.slot is not None
-        if self.script is FORGET:
-            keys, args = encode_forget(asked, names, clustered=clustered)
-        elif self.script is ADJUST:
-            keys, args = encode_adjust(
-                asked, names, now_us=self.now_us, windows_at_us=at_us, clustered=clustered
-            )
-        else:
-            keys, args = encode_decide(
-                asked, names, now_us=self.now_us, take=self.take, windows_at_us=at_us, clustered=clustered
-            )
-        return (b"%d" % len(keys), *keys, *args)
-
-    def without_impossible(self, names: Names, at_us: int) -> list[tuple[tuple[int, int], StoreError]]:
-        """Leave out what cannot be encoded; the places of that, with the reason."""
-        refused = []
-        kept = []
-        for one, place in zip(self.asked, self.places, strict=True):
-            try:
-                self._encoded([one], names, at_us)
-                kept.append((one, place))
-            except TidegateError as error:
-                refused.append((place, error if isinstance(error, StoreError) else StoreError(str(error))))
-        self.asked, self.places = [one for one, _ in kept], [place for _, place in kept]
-        return refused
-
-    def commands(self, replicas: int, left_s: float) -> list[Command]:
-        """What is sent for it."""
-        commands: list[Command] = [(*(_WHOLE if self.whole else _BY_NAME)[self.script], *self.words)]
-        if self.is_asking:
-            commands.insert(0, (b"ASKING",))
-        if replicas and self.is_strict():
-            wait_ms = max(1, int(left_s * 800))  # the rest is for the way back
-            commands.append((b"WAIT", b"%d" % replicas, b"%d" % wait_ms))
-        return commands
-
-    def is_strict(self) -> bool:
-        """Whether a loss of what it writes would matter."""
-        return self.take and self.script is DECIDE and any(_is_strict(request) for request in self.asked)
-
-    def decode(self) -> list[Any]:
-        """An answer, an error or Missed for each of what was asked."""
-        if self.script is FORGET:
-            return list(decode_forget(self.reply, self.asked))
-        if self.script is ADJUST:
-            return list(decode_adjust(self.reply, self.asked))
-        return list(decode_decide(self.reply, self.asked))
 
 
 class Asking:
@@ -180,8 +65,8 @@ class Asking:
     ) -> list[Outcome] | StoreError:
         """The outcomes of one request, or its StoreError: `answer` for the commonest case, a shorter way."""
         reply: object = None
-        if not _is_strict(request):
-            clustered = self._places.slot(request[0].rule, request[0].key) is not None
+        if not is_strict(request):
+            clustered = self._places.is_cluster
             guess_us = time.time_ns() // 1_000 + self._server_is_ahead_us
             try:
                 keys, args = encode_decide(
@@ -192,11 +77,11 @@ class Asking:
                     windows_at_us=guess_us,
                     clustered=clustered,
                 )
-                command = (*_BY_NAME[DECIDE], b"%d" % len(keys), *keys, *args)
+                command = (*_DECIDE, b"%d" % len(keys), *keys, *args)
                 (reply,) = await self._line.run(link, (command,), until_s)
             except TidegateError as error:
                 return error if isinstance(error, StoreError) else StoreError(str(error))
-            if isinstance(reply, bytes):
+            if isinstance(reply, bytes | str):
                 try:
                     (answer,) = decode_decide(reply, (request,))
                 except StoreUnavailable as error:
@@ -239,39 +124,39 @@ class Asking:
 
     def _parts(
         self, items: Sequence[Item], answers: list[list[Any]], mistrust: StoreError | None
-    ) -> list[_Part]:
-        """The script calls that the items need: one for each kind, slot and instant, or some if it is large."""
-        filling: dict[tuple[Any, ...], _Part] = {}
-        parts: list[_Part] = []
-
-        def put(script: Script, one: Any, rule: str, key: Key, number: int, place: int) -> None:
-            item = items[number]
-            group = script, self._places.slot(rule, key), item.now_us, getattr(item, "take", True)
-            part = filling.get(group)
-            if part is None or len(part.asked) >= REQUESTS_MOST:
-                part = filling[group] = _Part(*group)
-                parts.append(part)
-            part.asked.append(one)
-            part.places.append((number, place))
-
+    ) -> list[ScriptCall]:
+        """The script calls that the items need: one for each kind, slot and instant, unless it gets large."""
+        places, is_cluster = self._places, self._places.is_cluster
+        filling: dict[tuple[Any, ...], ScriptCall] = {}
+        parts: list[ScriptCall] = []
         for number, item in enumerate(items):
+            script, take = DECIDE, True
             if isinstance(item, Ask):
-                for place, request in enumerate(item.requests):
-                    if not request:
-                        answers[number][place] = []
-                    elif mistrust is not None and item.take and _is_strict(request):
-                        answers[number][place] = mistrust
-                    else:
-                        put(DECIDE, request, request[0].rule, request[0].key, number, place)
-            elif isinstance(item, Change):
-                for place, one in enumerate(item.adjustments):
-                    put(ADJUST, one, one.charge.rule, one.charge.key, number, place)
+                take = item.take
             else:
-                for place, (rule, key) in enumerate(item.keys):
-                    put(FORGET, (rule, key), rule, key, number, place)
+                script = ADJUST if isinstance(item, Change) else FORGET
+            group: tuple[Any, ...] = script, None, item.now_us, take
+            part = filling.get(group)  # nearly always the one that all the others go into
+            wanted: Sequence[Any] = item[0]
+            for place, one in enumerate(wanted):
+                if script is DECIDE:
+                    if not one:
+                        answers[number][place] = []
+                        continue
+                    if mistrust is not None and take and is_strict(one):
+                        answers[number][place] = mistrust
+                        continue
+                if is_cluster:
+                    group = script, places.slot(*key_of(one, script)), item.now_us, take
+                    part = filling.get(group)
+                if part is None or len(part.asked) >= REQUESTS_MOST:
+                    part = filling[group] = ScriptCall(*group)
+                    parts.append(part)
+                part.asked.append(one)
+                part.places.append((number, place))
         return parts
 
-    def _encode(self, parts: list[_Part], answers: list[list[Any]]) -> None:
+    def _encode(self, parts: list[ScriptCall], answers: list[list[Any]]) -> None:
         """Write down what is sent. What cannot be is answered at once, and is no hindrance to the others."""
         at_us = time.time_ns() // 1_000 + self._server_is_ahead_us
         for part in parts:
@@ -283,11 +168,11 @@ class Asking:
                 part.encode(self._names, at_us)
         parts[:] = [part for part in parts if part.asked]
 
-    async def _exchange(self, link: Link, parts: Sequence[_Part], until_s: float) -> None:
+    async def _exchange(self, link: Link, parts: Sequence[ScriptCall], until_s: float) -> None:
         """Give each part its reply, be it an error; what was surely not carried out is sent once more."""
-        going: dict[Link, list[_Part]] = {link: list(parts)}
+        going: dict[Link, list[ScriptCall]] = {link: list(parts)}
         for _ in range(HOPS_MOST):
-            again: dict[Link, list[_Part]] = defaultdict(list)
+            again: dict[Link, list[ScriptCall]] = defaultdict(list)
             for there, sent in going.items():
                 await self._send(there, sent, until_s)
                 has_text: set[str] = set()
@@ -308,7 +193,7 @@ class Asking:
             for part in sent:
                 part.reply = StoreUnavailable("sent from server to server", "cluster_down")
 
-    async def _send(self, link: Link, parts: Sequence[_Part], until_s: float) -> None:
+    async def _send(self, link: Link, parts: Sequence[ScriptCall], until_s: float) -> None:
         commands: list[Command] = []
         positions = []
         for part in parts:
@@ -327,7 +212,7 @@ class Asking:
             is_waiting = position + 1 < len(replies) and commands[position + 1][0] == b"WAIT"
             part.acknowledged = replies[position + 1] if is_waiting else None
 
-    def _placed(self, part: _Part, answers: list[list[Any]]) -> _Part | None:
+    def _placed(self, part: ScriptCall, answers: list[list[Any]]) -> ScriptCall | None:
         """Put the part's answers where they belong; what missed its calendar windows is to be asked again."""
         link, reply = part.link, part.reply
         assert link is not None
@@ -341,10 +226,10 @@ class Asking:
             except StoreUnavailable as error:
                 decoded = [error] * len(part.asked)
             self._heard(link, part, decoded)
-        missed: _Part | None = None
+        missed: ScriptCall | None = None
         for one, place, answer in zip(part.asked, part.places, decoded, strict=True):
             if isinstance(answer, Missed):
-                missed = missed or _Part(part.script, part.slot, part.now_us, part.take)
+                missed = missed or ScriptCall(part.script, part.slot, part.now_us, part.take)
                 missed.asked.append(one)
                 missed.places.append(place)
                 self._server_is_ahead_us = answer.now_us - time.time_ns() // 1_000
@@ -352,7 +237,7 @@ class Asking:
                 answers[place[0]][place[1]] = answer
         return missed
 
-    def _heard(self, link: Link, part: _Part, decoded: list[Any]) -> None:
+    def _heard(self, link: Link, part: ScriptCall, decoded: list[Any]) -> None:
         """Tell the breaker, and take back what too few replicas know of."""
         failures = [error for error in decoded if isinstance(error, StoreUnavailable)]
         if failures:
@@ -364,7 +249,7 @@ class Asking:
                 f"{part.acknowledged} of {self._options.replicas} replicas acknowledged in time", "deadline"
             )
             for number, (request, answer) in enumerate(zip(part.asked, decoded, strict=True)):
-                if _is_strict(request) and not isinstance(answer, StoreError | Missed):
+                if is_strict(request) and not isinstance(answer, StoreError | Missed):
                     decoded[number] = error
 
     def _judged(self, link: Link, reply: object, calls: int) -> StoreError:
@@ -389,11 +274,12 @@ class Asking:
 
 
 def _is_any_strict(items: Sequence[Item]) -> bool:
-    return any(isinstance(item, Ask) and item.take and any(map(_is_strict, item.requests)) for item in items)
-
-
-def _is_strict(request: Sequence[Charge]) -> bool:
-    return any(charge.strict for charge in request)
+    for item in items:
+        if isinstance(item, Ask) and item.take:
+            for request in item.requests:
+                if is_strict(request):
+                    return True
+    return False
 
 
 def _is_enough(acknowledged: object, wanted: int) -> bool:

@@ -80,20 +80,22 @@ def classified(error: BaseException) -> StoreError:
 
 def cause_of(error: BaseException) -> str | None:
     """The cause of an outage, or None for a mistake."""
-    text = str(error)
     code = code_of(error)
     if code in BY_CODE:
         return BY_CODE[code]
-    if any(words in text for words in _LOST_PERMISSION):
-        return "authentication"
-    if _TOO_MANY in text:
-        return "connection"
+    found = _cause_in(str(error))
     names = {kind.__name__ for kind in type(error).__mro__}
-    for name, cause in BY_CLASS.items():
-        if name in names:
-            return cause
-    inside = _INSIDE_A_SCRIPT.search(text)
-    return BY_CODE[inside[1]] if inside else None
+    return found or next((cause for name, cause in BY_CLASS.items() if name in names), None)
+
+
+def error_said(text: str) -> StoreError:
+    """The error that an error in the words of the server stands for, code first, as scripts hand it on."""
+    cause = BY_CODE.get(text.partition(" ")[0].lstrip("-"))
+    if cause is None:
+        cause = "cluster_down" if text.startswith(("MOVED ", "ASK ")) else _cause_in(text)
+    if cause is None:
+        return StoreError(f"the server refused what it was asked: {text[:300]}")
+    return StoreUnavailable(_told(cause, text[:300]), cause)
 
 
 def code_of(error: BaseException) -> str:
@@ -131,6 +133,16 @@ def redirection(reply: object) -> Redirection | None:
         return Redirection(int(words[0]), (host, int(port)), verb == "MOVED")
     except (IndexError, ValueError):
         return None
+
+
+def _cause_in(text: str) -> str | None:
+    """The cause that words behind the code tell."""
+    if any(words in text for words in _LOST_PERMISSION):
+        return "authentication"
+    if _TOO_MANY in text:
+        return "connection"
+    inside = _INSIDE_A_SCRIPT.search(text)
+    return BY_CODE[inside[1]] if inside else None
 
 
 def _text(error: BaseException) -> str:

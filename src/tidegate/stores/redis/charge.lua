@@ -2,39 +2,39 @@
 --
 -- The end of the function `rarer` in the script "decide"; returns its two functions.
 
--- The charge with its state and whether it fits; with `failure` set, the whole request has failed.
+-- The state, whether the cost fits, and the line that answers the whole request if it has failed.
 local function found(text, cost, key, value, way, most, epoch, windows)
   local law = law_of(text, windows)
   local state, must_write, failure = current(law, key, value, way, epoch)
-  if failure or law.is_missed then
-    return { failure = failure and told(failure) or '?' }
+  if failure then
+    return nil, false, told(failure)
+  elseif law.is_missed then
+    law.is_missed = false
+    return nil, false, '?'
   end
-  return { law = law, state = state, cost = cost, key = key, fits = law.kind.fits(law, state, cost, most),
-    must_write = must_write, is_stored = value ~= '', epoch = epoch }
+  state.must_write = must_write or nil
+  state.epoch = value == '' and epoch or nil
+  return state, law.kind.fits(law, state, cost, most)
 end
 
 -- The record of a charge after the verdict, with everything written that has to be; the error, if any.
-local function settled(charge, passes, take)
-  local law, state, cost, key = charge.law, charge.state, charge.cost, charge.key
-  local kind, is_charged = law.kind, passes and charge.fits and cost > 0
+local function settled(state, cost, key, fits, is_stored, passes, take)
+  local law, failure = state.law, nil
+  local kind, is_charged = law.kind, passes and fits and cost > 0
+  local must_write = is_charged or take and cost > 0 and state.must_write
+  if take and cost > 0 and state.epoch then
+    failure = set_epoch(state.epoch)
+  end
   if is_charged then
     state = kind.spend(law, state, cost)
   end
-  local record = (is_charged and '3 ' or charge.fits and '1 ' or '0 ')
-    .. kind.numbers(law, state, not charge.fits and cost)
-  local failure
-  if take and cost > 0 then
-    failure = set_epoch(charge.epoch)
-  end
-  if failure then
-    return nil, told(failure)
-  end
-  if is_charged or take and cost > 0 and charge.must_write then
-    failure = kind.write(law, state, key)
-  elseif take and charge.is_stored then
+  local said = kind.numbers(law, state, not fits and cost)
+  if must_write and not failure then
+    failure = kind.write(law, state, key, said)
+  elseif take and is_stored then
     expire(key, law, state)
   end
-  return record, failure and told(failure)
+  return (is_charged and '3 ' or fits and '1 ' or '0 ') .. said, failure and told(failure)
 end
 
 return { found = found, settled = settled }

@@ -14,6 +14,7 @@ import math
 import select
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Protocol, TypeAlias
 
@@ -134,8 +135,9 @@ class AwaitedConnection:
         """Close it without a word, and without waiting for what could not be sent."""
         writer = getattr(self._raw, "_writer", None)
         if writer is not None:
-            writer.transport.abort()
-            self._raw._close()
+            with suppress(RuntimeError):  # the loop has ended, and its sockets with it
+                writer.transport.abort()
+                self._raw._close()
 
 
 def _as_reply(error: Exception) -> Exception:
@@ -167,6 +169,7 @@ class _Hurried:
     def __init__(self, sock: Any, owner: Any) -> None:
         self._sock = sock
         self._owner = owner
+        self._timeout_ms = 0
 
     def sendall(self, *args: Any) -> None:
         self._hurry()
@@ -187,7 +190,10 @@ class _Hurried:
         left_s = self._owner.until_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("the deadline is over")
-        self._sock.settimeout(left_s)
+        timeout_ms = int(left_s * 1_000) + 1
+        if timeout_ms != self._timeout_ms:  # else the socket has it already, to the millisecond
+            self._timeout_ms = timeout_ms
+            self._sock.settimeout(timeout_ms / 1_000)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)

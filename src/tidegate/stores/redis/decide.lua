@@ -31,37 +31,34 @@
 
 local ask, match, format, byte, ceil = redis.pcall, string.match, string.format, string.byte, math.ceil
 local keys, args = KEYS, ARGV
-local now, allowance_ms = tonumber(args[1]), 3600000
+local MOST, STEP_US = 9007199254740991, 60000000
+-- "%d" is exact where a C long has 64 bits, and takes a third of the time.
+local NUMBERS = struct.size('l') == 8 and '%d %d %d %s' or '%.0f %.0f %.0f %s'
+
+local now, allowance_ms, instant = tonumber(args[1]), 3600000, args[1]
 if not now then
   local time = redis.call('TIME')
-  now, allowance_ms = time[1] * 1000000 + time[2], 60000
+  now, allowance_ms, instant = time[1] * 1000000 + time[2], 60000, time[1] .. ' ' .. time[2]
 end
 local take, sizes = args[2] == 'take', args[3]
--- "%d" is exact where a C long has 64 bits, and takes a third of the time.
-local MOST, STEP_US = 9007199254740991, 60000000
-local FOUR = struct.size('l') == 8 and '%d %d %d %d' or '%.0f %.0f %.0f %.0f'
-
-local lines = { format('%.0f', now) }
-local held                       -- of a request with several charges: what was found of each
-local laws                       -- the laws of the other files
-local law, pattern, room, p      -- the level law read last, and the pattern of its states
-local charge = 0                 -- charges of earlier requests
+local lines = { instant, '', '' }
+local laws                       -- the laws of the other files, once one is needed
+local law, room, p, pattern      -- the level law read last, and the pattern of its states
+local charge = 0                 -- how many charges earlier requests had
 
 for number = 1, #sizes do
   local size = byte(sizes, number)
-  local passes, failure, others = take, nil, nil
+  local passes, failure = take, nil
+  local held, others               -- what was found of each charge where there are several; of rarer ones
   local text, cost, level, at, since, given, fits, is_stored
 
-  for i = 1, size do
-    local key, value = keys[charge + i], nil
-    text = args[2 * (charge + i) + 3]
-    cost, level, is_stored = tonumber(args[2 * (charge + i) + 2]), nil, false
+  for i = charge + 1, charge + size do
+    text, cost = args[2 * i + 3], tonumber(args[2 * i + 2])
     local is_shadow, way, most, epoch, windows
     if not cost then
-      local mode
-      cost, mode, way, most, epoch, windows =
-        match(args[2 * (charge + i) + 2], '^(%d+) (%a) ([%a_]+) (%S+) (%S+)(.*)$')
-      cost, is_shadow, most, epoch = tonumber(cost), mode == 's', tonumber(most), tonumber(epoch)
+      cost, is_shadow, way, most, epoch, windows =
+        match(args[2 * i + 2], '^(%d+) (%a) ([%a_]+) (%S+) (%S+)(.*)$')
+      cost, is_shadow, most, epoch = tonumber(cost), is_shadow == 's', tonumber(most), tonumber(epoch)
     end
     if text ~= law then
       law, room, p = text, match(text, '^L1 (%d+) %d+ (%d+) $')
@@ -70,92 +67,84 @@ for number = 1, #sizes do
       end
     end
 
-    value = ask('GETRANGE', key, '0', '191')
+    local value = ask('GETRANGE', keys[i], '0', '191')
     if value.err then
       failure = '!' .. string.gsub(value.err, '[\r\n]+', ' ')
       break
     end
-    if room then
-      if value == '' then
-        if not epoch then
-          level, at, since, given = 0, now, now - 1, 0
-        end
-      else
-        local ago
-        level, at, ago, given = match(value, pattern)
-        if level then
-          level, at, is_stored = level + 0, at + 0, true
-          since, given = at - ago, given + 0
-          if level > MOST or given > MOST or at - now > STEP_US then
-            level = nil
-          elseif level == 0 then
-            at, given = now, 0
-          elseif now >= at then
-            local gone = p * (now - at)
-            if gone < level then
-              level, at = level - gone, now
-            else
-              level, at, given = 0, now, 0
-            end
+    level, is_stored = nil, value ~= ''
+    if room and is_stored then
+      local ago
+      level, at, ago, given = match(value, pattern)
+      if level then
+        level, at = level + 0, at + 0
+        since = at - ago
+        if level > MOST or at - now > STEP_US then
+          level = nil
+        elseif level == 0 then
+          at, given = now, '0'
+        elseif now >= at then
+          local gone = p * (now - at)
+          if gone < level then
+            level, at = level - gone, now
+          else
+            level, at, given = 0, now, '0'
           end
         end
       end
+    elseif room and not epoch then
+      level, at, since, given = 0, now, now - 1, '0'
     end
     if level then
       fits = level <= (most or room - cost)
     else
       laws = laws or rarer(now, ask, allowance_ms)
       others = others or {}
-      others[i] = laws.found(text, cost, key, value, way or 'strict', most, epoch and keys[epoch], windows)
-      if others[i].failure then
-        failure = others[i].failure
+      others[i], fits, failure =
+        laws.found(text, cost, keys[i], value, way or 'strict', most, epoch and keys[epoch], windows)
+      if failure then
         break
       end
-      fits = others[i].fits
     end
     if not fits and not is_shadow then
       passes = false
     end
     if size > 1 then
       held = held or {}
-      local place = 9 * i
-      held[place], held[place + 1], held[place + 2], held[place + 3], held[place + 4] =
-        fits, level, at, since, given
-      held[place + 5], held[place + 6], held[place + 7], held[place + 8] = cost, is_stored, text, p
+      held[i] = { fits, level, at, since, given, cost, is_stored, text, p }
     end
   end
 
   local line
-  for i = 1, failure and 0 or size do
-    local record, key, drain = nil, keys[charge + i], p
-    if size > 1 then
-      local place = 9 * i
-      fits, level, at, since, given =
-        held[place], held[place + 1], held[place + 2], held[place + 3], held[place + 4]
-      cost, is_stored, text, drain = held[place + 5], held[place + 6], held[place + 7], held[place + 8]
+  for i = charge + 1, failure and 0 or charge + size do
+    local record, drain = nil, p
+    if held then
+      local found = held[i]
+      fits, level, at, since, given = found[1], found[2], found[3], found[4], found[5]
+      cost, is_stored, text, drain = found[6], found[7], found[8], found[9]
     end
     if not level then
-      record, failure = laws.settled(others[i], passes, take)
+      record, failure = laws.settled(others[i], cost, keys[i], fits, is_stored, passes, take)
     elseif passes and fits and cost > 0 then
       if level == 0 then
-        since, given = since < at and at or since + 1, 0
+        since = since < at and at or since + 1
       end
       level = level + cost
-      record = format(FOUR, level, at, at - since, given)
+      record = format(NUMBERS, level, at, at - since, given)
       local done
       if drain > 0 then
-        done = ask('SET', key, text .. record, 'PX', ceil((level / drain + at - now) / 1000) + allowance_ms)
+        done = ask('SET', keys[i], text .. record, 'PX', ceil((level / drain + at - now) / 1000) + allowance_ms)
       else
-        done = ask('SET', key, text .. record)
+        done = ask('SET', keys[i], text .. record)
       end
       if done.err then
         failure = '!' .. string.gsub(done.err, '[\r\n]+', ' ')
       end
       record = '3 ' .. record
     else
-      record = (fits and '1 ' or '0 ') .. format(FOUR, level, at, at - since, given)
-      if take and is_stored and drain > 0 and ask('PTTL', key) == -1 then
-        ask('PEXPIRE', key, ceil((level / drain + at - now) / 1000) + allowance_ms)
+      record = (fits and '1 ' or '0 ') .. format(NUMBERS, level, at, at - since, given)
+      if take and is_stored and drain > 0 and ask('PTTL', keys[i]) == -1 then
+        ask('PEXPIRE', keys[i], ceil((level / drain + at - now) / 1000) + allowance_ms)
       end
     end
     if failure then
@@ -163,7 +152,8 @@ for number = 1, #sizes do
     end
     line = line and line .. ' ' .. record or record
   end
-  lines[number + 1] = failure or line
+  lines[number + 1] = failure or line or ''
   charge = charge + size
 end
-return table.concat(lines, '\n') .. '\n'
+lines[#sizes + 2] = ''
+return table.concat(lines, '\n')

@@ -22,9 +22,6 @@ from tidegate.stores.redis.address import Address, Host, Kind
 from tidegate.stores.redis.causes import classified
 from tidegate.stores.redis.connections import AwaitedConnection, BlockingConnection, deadlined
 
-OPEN_WITHIN_S = 1.0
-"""A connection is made beside the callers, so it may take longer than a decision; but not for ever."""
-
 _NOT_OURS = frozenset(
     {
         *("retry", "retry_on_timeout", "retry_on_error", "health_check_interval"),

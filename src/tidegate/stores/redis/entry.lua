@@ -20,7 +20,7 @@ local function given_back(text, key, value, what)
     receipt.units, receipt.own, receipt.is_full, receipt.cost, receipt.at, receipt.since, receipt.mark,
       receipt.given = match(what, '^back (%d+) (%-?%d+) (%d) (%d+) (%-?%d+) (%-?%d+) (%d+) (%d+)$')
     for name, number in pairs(receipt) do
-      receipt[name] = tonumber(number)
+      receipt[name] = name ~= 'given' and tonumber(number) or number
     end
     receipt.is_full = receipt.is_full == 1
     returned, state = own.kind.give_back(law, state, receipt)
@@ -29,7 +29,7 @@ local function given_back(text, key, value, what)
     expire(key, own, state)
     return '0'
   end
-  local failure = own.kind.write(law, state, key)
+  local failure = own.kind.write(law, state, key, own.kind.numbers(law, state))
   return failure and told(failure) or format('%.0f', returned)
 end
 
@@ -54,7 +54,7 @@ local function owed(text, key, value, cost, most, way, epoch, windows)
     end
     return '0'
   end
-  failure = kind.write(law, state, key)
+  failure = kind.write(law, state, key, kind.numbers(law, state))
   return failure and told(failure) or format('%.0f', -more)
 end
 

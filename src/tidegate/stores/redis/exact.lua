@@ -5,6 +5,10 @@
 -- so comparing the product tells.
 
 local match, format, floor, ceil, max, min = string.match, string.format, math.floor, math.ceil, math.max, math.min
+-- "%d" is exact where a C long has 64 bits, and takes a third of the time.
+local NUMBER = struct.size('l') == 8 and '%d' or '%.0f'
+local THREE = NUMBER .. ' ' .. NUMBER .. ' ' .. NUMBER
+local FIVE, SIX = THREE .. ' ' .. NUMBER .. ' ' .. NUMBER, THREE .. ' ' .. THREE
 local EXACT, MOST, STEP_US = 9007199254740992, 9007199254740991, 60000000
 
 local function div_floor(a, b)
@@ -28,20 +32,6 @@ local function whole(text)
   local number = tonumber(text)
   if number and number > -EXACT and number < EXACT and number % 1 == 0 then
     return number
-  end
-end
-
--- The same of several texts; nil if one of them says none, or there are more.
-local function wholes(words, first, last)
-  if #words ~= last then
-    return nil
-  end
-  local numbers = {}
-  for i = first, last do
-    numbers[#numbers + 1] = whole(words[i])
-  end
-  if #numbers == last - first + 1 then
-    return unpack(numbers)
   end
 end
 

@@ -4,31 +4,30 @@
 -- the like, `counted` are thousandths of a token in the window from `start` to `end`.
 -- Time zones are not known here: the windows of a calendar come with the charge, as four boundaries. An
 -- instant outside them makes `is_missed` true, and then nothing is charged.
--- Part of the function `rarer`; returns the law. The functions are those of core/windows.py, in its order.
+-- Part of the function `rarer`; returns the law. The functions are those of core/windows.py.
 
-local Fixed = { letter = 'F' }
-
-function Fixed.of(words)
-  local capacity, calendar = whole(words[2]), words[3]
-  if capacity and calendar and capacity > 0 then
-    local length = match(calendar, '^even:(%d+)$')
-    length = length and whole(length)
+local function of(text, kind)
+  local capacity, calendar, past = match(text, '^F1 (%S+) (%a+:%S+) ()')
+  capacity = whole(capacity)
+  if capacity and capacity > 0 then
+    local length = whole(match(calendar, '^even:(%d+)$'))
     if length ~= 0 then
-      local text = format('F1 %.0f %s ', capacity, calendar)
-      return { kind = Fixed, text = text, capacity = capacity, grain = 1, length = length }
+      return { kind = kind, text = format('F1 %.0f %s ', capacity, calendar), capacity = capacity, grain = 1,
+        length = length }, past
     end
   end
 end
 
-function Fixed.read(law, words)
-  local counted, at, ago, start, past = wholes(words, 4, 8)
-  if counted and counted >= 0 then
+local function read(law, value, from)
+  local counted, at, ago, start, past = match(value, '^(%S+) (%S+) (%S+) (%S+) (%S+)$', from)
+  counted, at, ago, start, past = whole(counted), whole(at), whole(ago), whole(start), whole(past)
+  if counted and at and ago and start and past and counted >= 0 then
     return { law = law, counted = counted, at = at, since = at - ago, start = start, past = past }
   end
 end
 
-function Fixed.numbers(law, state)
-  return format('%.0f %.0f %.0f %.0f %.0f',
+local function numbers(law, state)
+  return format(FIVE,
     state.counted, state.at, state.at - state.since, state.start, state.past)
 end
 
@@ -48,28 +47,31 @@ local function window(law, at)
   return at, at + 1
 end
 
-Fixed.window = window
+local function holding(law, amount, at, since)
+  local start, past = window(law, at)
+  return { law = law, counted = min(amount, MOST), at = at, since = since, start = start, past = past }
+end
 
-function Fixed.advance(law, state)
+local function advance(law, state)
   if state.counted == 0 then
-    return Fixed.holding(law, 0, now, state.since)
+    return holding(law, 0, now, state.since)
   end
   local at = clock(state.at)
   if at < state.at then
-    return Fixed.holding(law, state.counted, at, state.since + 1)
+    return holding(law, state.counted, at, state.since + 1)
   end
   if at < state.past then
     state.at = at
     return state
   end
-  return Fixed.holding(law, 0, at, state.since)
+  return holding(law, 0, at, state.since)
 end
 
-function Fixed.fits(law, state, cost)
+local function fits(law, state, cost)
   return cost <= law.capacity - state.counted
 end
 
-function Fixed.spend(law, state, cost)
+local function spend(law, state, cost)
   if state.counted == 0 then
     state.since = begun(state.at, state.since)
   end
@@ -78,44 +80,37 @@ function Fixed.spend(law, state, cost)
 end
 
 -- `most`: the highest count that a debt may reach.
-function Fixed.overdraw(law, state, cost, most)
+local function overdraw(law, state, cost, most)
   most = max(state.counted, most)
-  Fixed.spend(law, state, cost)
+  spend(law, state, cost)
   state.counted = min(state.counted, most)
   return state
 end
 
-function Fixed.is_fresh(law, state)
+local function is_fresh(law, state)
   return state.counted == 0
 end
 
-function Fixed.used(law, state)
+local function used(law, state)
   return state.counted
 end
 
-Fixed.taken = Fixed.used
-
-function Fixed.reset_after_us(law, state)
+local function reset_after_us(law, state)
   return state.counted > 0 and state.past - now or 0
 end
 
-function Fixed.give_back(law, state, receipt)
+local function give_back(law, state, receipt)
   local returned = state.since == receipt.since and min(receipt.units, state.counted) or 0
   state.counted = state.counted - returned
   return returned, state
 end
 
-function Fixed.holding(law, used, at, since)
-  local start, past = window(law, at)
-  return { law = law, counted = min(used, MOST), at = at, since = since, start = start, past = past }
+local function write(law, state, key, said)
+  return kept(key, law.text .. said, reset_after_us(law, state))
 end
 
-function Fixed.text(law, state)
-  return law.text .. Fixed.numbers(law, state)
-end
-
-function Fixed.write(law, state, key)
-  return kept(key, Fixed.text(law, state), Fixed.reset_after_us(law, state))
-end
-
-return Fixed
+return {
+  letter = 'F', of = of, read = read, numbers = numbers, advance = advance, fits = fits, spend = spend,
+  overdraw = overdraw, is_fresh = is_fresh, used = used, reset_after_us = reset_after_us,
+  give_back = give_back, holding = holding, write = write, taken = used, window = window
+}

@@ -19,8 +19,14 @@ local function freshened(key, has_epoch)
   if state then
     local law, kind = state.law, state.law.kind
     local fresh = kind.holding(law, 0, state.at, state.since)
-    failure = kept(key, kind.text(law, fresh), full_us(law, state))
-  elseif value == '' and has_epoch then
+    local us = full_us(law, state)
+    failure = kind.write(law, fresh, key, kind.numbers(law, fresh))
+    if us and not failure then
+      ask('PEXPIRE', key, ceil(us / 1000) + allowance_ms)
+    elseif not failure then
+      ask('PERSIST', key)
+    end
+  elseif (value == '' or value == 'N1') and has_epoch then
     failure = kept(key, 'N1', 30 * 86400 * 1000000)
   else
     local done = ask('UNLINK', key)

@@ -5,16 +5,16 @@
 -- from `first` to before `past` count, and what they add to `base` is used. Spending writes one row and the
 -- head; rows that no longer count are left out when they are more than the others.
 -- In a state, `added` are rows that are not stored yet; they follow those that are.
--- Part of the function `rarer`; returns the law. The functions are those of core/log.py, in its order.
+-- Part of the function `rarer`; returns the law. The functions are those of core/log.py.
 
-local Log = { letter = 'G' }
 local HEAD, ROW, FEW, AT_ONCE = 128, 16, 8, 32
 
-function Log.of(words)
-  local capacity, window = whole(words[2]), whole(words[3])
+local function of(text, kind)
+  local capacity, window, past = match(text, '^G1 (%S+) (%S+) ()')
+  capacity, window = whole(capacity), whole(window)
   if capacity and window and capacity > 0 and window > 0 then
-    local text = format('G1 %.0f %.0f ', capacity, window)
-    return { kind = Log, text = text, capacity = capacity, grain = 1, window = window }
+    return { kind = kind, text = format('G1 %.0f %.0f ', capacity, window), capacity = capacity, grain = 1,
+      window = window }, past
   end
 end
 
@@ -26,9 +26,11 @@ local function row(key, index)
   end
 end
 
-function Log.read(law, words, key)
-  local first, past, base, total, at, ago = wholes(words, 4, 9)
-  if not first or first < 0 or first > past or base < 0 or base > total then
+local function read(law, value, from, key)
+  local first, past, base, total, at, ago = match(value, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ', from)
+  first, past, base, total, at, ago = whole(first), whole(past), whole(base), whole(total), whole(at), whole(ago)
+  if not (first and past and base and total and at and ago)
+    or first < 0 or first > past or base < 0 or base > total then
     return nil
   end
   local state = { law = law, key = key, first = first, past = past, base = base, total = total,
@@ -57,6 +59,41 @@ local function bisect(key, low, high, column, goal, must_pass)
   return low
 end
 
+local function is_fresh(law, state)
+  return state.total == state.base
+end
+
+local function used(law, state)
+  return state.total - state.base
+end
+
+-- The words of the reply: used, at, ago, the instant that frees enough for the cost, the newest instant.
+local function numbers(law, state, cost)
+  local frees = state.newest
+  local excess = cost and cost <= law.capacity and used(law, state) + cost - law.capacity or 0
+  if excess > 0 then
+    local goal = state.base + excess
+    local index = bisect(state.key, state.first, state.past, 2, goal)
+    if index < state.past then
+      frees = row(state.key, index)
+    else
+      for i = #state.added, 1, -1 do
+        if state.added[i][2] >= goal then
+          frees = state.added[i][1]
+        end
+      end
+    end
+  end
+  return format(FIVE,
+    state.total - state.base, state.at, state.at - state.since, frees, state.newest)
+end
+
+local function holding(law, amount, at, since)
+  amount = min(amount, MOST)
+  return { law = law, first = 0, past = 0, base = 0, total = amount, at = at, since = since, newest = at,
+    added = amount > 0 and { { at, amount } } or {} }
+end
+
 -- Leaves out the stored rows up to the instant, in steps that grow: mostly there are few.
 local function drop(state, until_us)
   local key, low, step = state.key, state.first, 1
@@ -76,34 +113,13 @@ local function drop(state, until_us)
   state.first = first
 end
 
--- The words of the reply: used, at, ago, the instant that frees enough for the cost, the newest instant.
-function Log.numbers(law, state, cost)
-  local frees = state.newest
-  local excess = cost and cost <= law.capacity and Log.used(law, state) + cost - law.capacity or 0
-  if excess > 0 then
-    local goal = state.base + excess
-    local index = bisect(state.key, state.first, state.past, 2, goal)
-    if index < state.past then
-      frees = row(state.key, index)
-    else
-      for i = #state.added, 1, -1 do
-        if state.added[i][2] >= goal then
-          frees = state.added[i][1]
-        end
-      end
-    end
-  end
-  return format('%.0f %.0f %.0f %.0f %.0f',
-    state.total - state.base, state.at, state.at - state.since, frees, state.newest)
-end
-
-function Log.advance(law, state)
-  if Log.is_fresh(law, state) then
-    return Log.holding(law, 0, now, state.since)
+local function advance(law, state)
+  if is_fresh(law, state) then
+    return holding(law, 0, now, state.since)
   end
   local at = clock(state.at)
   if at < state.at then
-    return Log.holding(law, Log.used(law, state), at, state.since + 1)
+    return holding(law, used(law, state), at, state.since + 1)
   end
   if state.first < state.past then
     drop(state, at - law.window)
@@ -114,20 +130,20 @@ function Log.advance(law, state)
       state.base = table.remove(added, 1)[2]
     end
     if not added[1] then
-      return Log.holding(law, 0, at, state.since)
+      return holding(law, 0, at, state.since)
     end
   end
   state.at = at
   return state
 end
 
-function Log.fits(law, state, cost)
-  return cost <= law.capacity - Log.used(law, state)
+local function fits(law, state, cost)
+  return cost <= law.capacity - used(law, state)
 end
 
-function Log.spend(law, state, cost)
+local function spend(law, state, cost)
   if cost > 0 then
-    if Log.is_fresh(law, state) then
+    if is_fresh(law, state) then
       state.since = begun(state.at, state.since)
     end
     state.total, state.newest = state.total + cost, state.at
@@ -137,22 +153,12 @@ function Log.spend(law, state, cost)
 end
 
 -- `most`: the highest sum that a debt may reach.
-function Log.overdraw(law, state, cost, most)
-  return Log.spend(law, state, min(cost, max(0, most - Log.used(law, state))))
+local function overdraw(law, state, cost, most)
+  return spend(law, state, min(cost, max(0, most - used(law, state))))
 end
 
-function Log.is_fresh(law, state)
-  return state.total == state.base
-end
-
-function Log.used(law, state)
-  return state.total - state.base
-end
-
-Log.taken = Log.used
-
-function Log.reset_after_us(law, state)
-  return Log.is_fresh(law, state) and 0 or state.newest + law.window - now
+local function reset_after_us(law, state)
+  return is_fresh(law, state) and 0 or state.newest + law.window - now
 end
 
 -- Rows as text, with so much more in each total.
@@ -181,7 +187,7 @@ local function rows(key, first, past, more)
 end
 
 -- Takes it out of the entry that was made at that instant; moves whichever rows are fewer, before or after.
-function Log.give_back(law, state, receipt)
+local function give_back(law, state, receipt)
   if state.first == state.past or state.since ~= receipt.since then
     return 0, state
   end
@@ -219,24 +225,12 @@ function Log.give_back(law, state, receipt)
   return returned, state
 end
 
-function Log.holding(law, used, at, since)
-  used = min(used, MOST)
-  return { law = law, first = 0, past = 0, base = 0, total = used, at = at, since = since, newest = at,
-    added = used > 0 and { { at, used } } or {} }
-end
-
 local function head(law, state, first, past, base, total)
-  local text = format('%s%.0f %.0f %.0f %.0f %.0f %.0f',
-    law.text, first, past, base, total, state.at, state.at - state.since)
+  local text = law.text .. format(SIX, first, past, base, total, state.at, state.at - state.since)
   return text .. string.rep(' ', HEAD - #text)
 end
 
--- The text of a state without rows.
-function Log.text(law, state)
-  return head(law, state, 0, 0, 0, 0)
-end
-
-function Log.write(law, state, key)
+local function write(law, state, key)
   local added = {}
   for i, entry in ipairs(state.added) do
     added[i] = struct.pack('<dd', entry[1], entry[2])
@@ -244,7 +238,7 @@ function Log.write(law, state, key)
   added = table.concat(added)
   local first, past, base = state.first, state.past, state.base
   local stays = past - first
-  local fresh_in_us = Log.reset_after_us(law, state)
+  local fresh_in_us = reset_after_us(law, state)
   local is_due = first > stays and first >= FEW or base > EXACT / 2
   if stays == 0 or is_due and not state.moved then
     local text = rows(key, first, past, -base) .. shifted(added, -base)
@@ -264,4 +258,8 @@ function Log.write(law, state, key)
   ask('PEXPIRE', key, ceil(fresh_in_us / 1000) + allowance_ms)
 end
 
-return Log
+return {
+  letter = 'G', of = of, read = read, numbers = numbers, advance = advance, fits = fits, spend = spend,
+  overdraw = overdraw, is_fresh = is_fresh, used = used, reset_after_us = reset_after_us,
+  give_back = give_back, holding = holding, write = write, taken = used
+}

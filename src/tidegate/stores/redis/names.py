@@ -1,14 +1,14 @@
 """What the keys are called in the server: readable, injective, and in the slot of whom they limit.
 
-    tidegate:{acme}:organization              the key "acme" of the rule "organization"
-    tidegate:{acme}:per-user:s5:alice         the key of ("acme", "alice"): the first value is the hash tag,
-                                              so that the rules of one tenant lie in one slot of a cluster
-    tidegate:{(n)}:per-user:s5:alice          where the first value is no text, its kind is told: none, i2a, ...
-    tidegate:{(all)}:everyone                 a budget that all share (by=())
-    tidegate:epoch, tidegate:epoch:{...}      since when nothing has been lost, on a cluster one for each slot
+    tidegate:{acme}:organization           the key "acme" of the rule "organization"
+    tidegate:{acme}:per-user:s5:alice      the key of ("acme", "alice"): the first value is the hash tag, so
+                                           that the rules of one tenant lie in one slot of a cluster
+    tidegate:{(n)}:per-user:s5:alice       a first value that is no text tells its kind: none, i2a (42), ...
+    tidegate:{(all)}:everyone              a budget that all share (by=())
+    tidegate:epoch, tidegate:epoch:{...}   since when nothing was lost; on a cluster one for each slot
 
-What could be taken for something else (% { } ( ) : * ? [ ] \\, spaces, control characters) is written as
-%XX; other characters stay as they are. Whatever a name holds, it can be read back.
+Percent signs, brackets of all kinds, colons, * and ?, backslashes, spaces and control characters are written
+as %XX; other characters stay as they are. Whatever a name holds, it can be read back.
 """
 
 from __future__ import annotations

@@ -15,8 +15,11 @@ from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.redis.address import Host
 from tidegate.stores.redis.causes import classified
 from tidegate.stores.redis.connections import AwaitedConnection, BlockingConnection, Connection
-from tidegate.stores.redis.drivers import OPEN_WITHIN_S, Makers, Target
+from tidegate.stores.redis.drivers import Makers, Target
+from tidegate.units import US_PER_S
 
+OPEN_WITHIN_S = 1.0
+"""A connection is made beside the callers, so it may take longer than a decision; but not for ever."""
 SENTINEL_WITHIN_S = 0.25
 NOT_SERVED = {
     "blocking": "an async client serves AsyncLimiter; give Limiter a sync client, or a URL: it does for both",
@@ -36,40 +39,43 @@ class Opener(Protocol):
         """One of the running event loop."""
 
 
-def opener(target: Target) -> Opener:
-    """Whoever makes the connections that this target needs."""
-    return _Master(target) if target.kind == "sentinel" else _Server(target.servers)
+def opener(target: Target, deadline_us: int) -> Opener:
+    """Whoever makes the connections that this target needs, for calls that may take so long."""
+    within_s = max(OPEN_WITHIN_S, deadline_us / US_PER_S)
+    server = _Server(target.servers, within_s)
+    return server if target.kind != "sentinel" else _Master(target, server)
 
 
 class _Server:
     """Makes connections to a server whose address is known."""
 
-    def __init__(self, makers: Makers) -> None:
+    def __init__(self, makers: Makers, within_s: float) -> None:
         self._makers = makers
+        self.within_s = within_s
 
-    def open(self, host: Host | None, within_s: float = OPEN_WITHIN_S) -> BlockingConnection:
+    def open(self, host: Host | None) -> BlockingConnection:
         if self._makers.blocking is None:
             raise StoreError(NOT_SERVED["blocking"])
-        return self._makers.blocking.open(host, within_s)
+        return self._makers.blocking.open(host, self.within_s)
 
-    async def open_awaited(self, host: Host | None, within_s: float = OPEN_WITHIN_S) -> AwaitedConnection:
+    async def open_awaited(self, host: Host | None) -> AwaitedConnection:
         if self._makers.awaited is None:
             raise StoreError(NOT_SERVED["awaited"])
-        return await self._makers.awaited.open_awaited(host, within_s)
+        return await self._makers.awaited.open_awaited(host, self.within_s)
 
 
 class _Master:
     """Makes connections to the server that is master by the word of the first sentinel that answers."""
 
-    def __init__(self, target: Target) -> None:
-        self._servers, self._sentinels = _Server(target.servers), _Server(target.sentinels)
+    def __init__(self, target: Target, servers: _Server) -> None:
+        self._servers, self._sentinels = servers, _Server(target.sentinels, SENTINEL_WITHIN_S)
         self._name = target.master
         self._where = target.where
         self._hosts = target.hosts
 
     def open(self, host: Host | None) -> BlockingConnection:
         async def to_sentinel(host: Host | None) -> Connection:
-            return self._sentinels.open(host, SENTINEL_WITHIN_S)
+            return self._sentinels.open(host)
 
         async def to_server(host: Host | None) -> Connection:
             return self._servers.open(host)
@@ -79,10 +85,7 @@ class _Master:
         return opened
 
     async def open_awaited(self, host: Host | None) -> AwaitedConnection:
-        async def to_sentinel(host: Host | None) -> Connection:
-            return await self._sentinels.open_awaited(host, SENTINEL_WITHIN_S)
-
-        opened = await self._open(to_sentinel, self._servers.open_awaited)
+        opened = await self._open(self._sentinels.open_awaited, self._servers.open_awaited)
         assert isinstance(opened, AwaitedConnection)
         return opened
 
@@ -100,7 +103,7 @@ class _Master:
 
     async def _checked(self, connection: Connection) -> Connection:
         """The connection, if its server says that it is a master, or is not allowed to say."""
-        (role,) = await connection.call([(b"ROLE",)], time.monotonic() + OPEN_WITHIN_S)
+        (role,) = await connection.call([(b"ROLE",)], time.monotonic() + self._servers.within_s)
         if isinstance(role, Exception):
             error = classified(role)
             if isinstance(error, StoreUnavailable) and error.cause != "authentication":

@@ -33,9 +33,10 @@ class Pool:
         _pools.add(self)
 
     def _begin(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition()  # reentrant: a signal handler may come in while it is held
         self._idle: list[tuple[int, BlockingConnection]] = []
         self._open = 0  # those in use and being made, too
+        self._opening = 0
         self._waiting = 0
         self._age = 0  # connections of an earlier age are not used again
         self._is_closed = False
@@ -75,6 +76,10 @@ class Pool:
     def renew(self) -> None:
         """Use none of the present connections again: whoever has the name now is asked from here on."""
         self._age += 1
+        self.clear()
+
+    def clear(self) -> None:
+        """Close what is idle."""
         while self._idle:
             try:
                 self.drop(self._idle.pop())
@@ -99,7 +104,7 @@ class Pool:
                         return self._idle.pop()
                     if failed:
                         raise failed[0]
-                    if not is_opening and self._open < self._most:
+                    if not is_opening and self._opening < self._waiting and self._open < self._most:
                         is_opening = True
                         self._start_opening(failed)
                     left_s = until_s - time.monotonic()
@@ -114,12 +119,14 @@ class Pool:
     def _start_opening(self, failed: list[StoreError]) -> None:
         """Make a connection in a thread of its own. Called under the lock."""
         self._open += 1
+        self._opening += 1
         try:
             threading.Thread(
                 target=self._open_beside, args=(failed, self._age), name="tidegate-connecting", daemon=True
             ).start()
         except RuntimeError as error:  # the interpreter ends, or there is no room for a thread
             self._open -= 1
+            self._opening -= 1
             raise StoreUnavailable(f"no connection can be made: {error}", "connection") from error
 
     def _open_beside(self, failed: list[StoreError], age: int) -> None:
@@ -128,10 +135,12 @@ class Pool:
         except Exception as error:  # noqa: BLE001 - told to the caller who waits for it
             with self._changed:
                 self._open -= 1
+                self._opening -= 1
                 failed.append(classified(error))
                 self._changed.notify_all()
             return
         with self._changed:
+            self._opening -= 1
             if age == self._age and not self._is_closed:
                 self._idle.append((age, made))
                 self._changed.notify_all()  # one of them takes it
@@ -191,8 +200,14 @@ class LoopPool:
 
     def renew(self) -> None:
         """Use none of the present connections again."""
-        idle, self._idle, self._all = self._idle, [], set()
+        self.clear()
+        self._all = set()
+
+    def clear(self) -> None:
+        """Close what is idle."""
+        idle, self._idle = self._idle, []
         for connection in idle:
+            self._all.discard(connection)
             connection.drop()
 
     def close(self) -> None:

@@ -8,11 +8,13 @@ themselves what they take and answer: `decide.lua`,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
-_LAWS = {"L": "level", "F": "fixed", "S": "sliding", "G": "log"}
+_MADE = {"L": "level", "F": "fixed", "S": "sliding", "G": "log", "carry": "carry"}
+_LAST_OF_RARER = {"decide": "charge", "adjust": "entry", "forget": "freshened"}
 
 
 class Script(NamedTuple):
@@ -23,17 +25,21 @@ class Script(NamedTuple):
     sha: str
 
 
-def _source(name: str) -> str:
-    return (files(__package__) / f"{name}.lua").read_text(encoding="utf-8")
+def source(part: str) -> str:
+    """The text of a `.lua` file of this folder."""
+    return (files(__package__) / f"{part}.lua").read_text(encoding="utf-8")
 
 
-def _assembled(name: str, last_of_rarer: str) -> Script:
-    laws = [f"function makers.{letter}()\n{_source(law)}end\n" for letter, law in _LAWS.items()]
-    rarer = [_source("exact"), "local makers = {}\n", *laws, _source("current"), _source(last_of_rarer)]
-    text = f"local function rarer(now, ask, allowance_ms)\n{''.join(rarer)}end\n{_source(name)}"
+def assembled(name: str, source: Callable[[str], str] = source) -> Script:
+    """The script of this name, made of these texts."""
+    made = [f"local function {part}_made()\n{source(part)}end\n" for part in _MADE.values()]
+    makers = ", ".join(f"{key} = {part}_made" for key, part in _MADE.items())
+    last = source(_LAST_OF_RARER[name])
+    rarer = [source("exact"), *made, f"local makers = {{ {makers} }}\n", source("current"), last]
+    text = f"local function rarer(now, ask, allowance_ms)\n{''.join(rarer)}end\n{source(name)}"
     return Script(name, text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-DECIDE = _assembled("decide", "charge")
-ADJUST = _assembled("adjust", "entry")
-FORGET = _assembled("forget", "freshened")
+DECIDE = assembled("decide")
+ADJUST = assembled("adjust")
+FORGET = assembled("forget")

@@ -3,38 +3,52 @@
 -- State "S1 capacity tick parts before counted at ago start": thousandths of a token in the window before
 -- the one that begins at `start`, and in that one. A window has `parts` ticks of `tick` microseconds; the
 -- weight of the one before falls by a part each tick.
--- Part of the function `rarer`; returns the law. The functions are those of core/windows.py, in its order.
+-- Part of the function `rarer`; returns the law. The functions are those of core/windows.py.
 
-local Sliding = { letter = 'S' }
-
-function Sliding.of(words)
-  local capacity, tick, parts = whole(words[2]), whole(words[3]), whole(words[4])
+local function of(text, kind)
+  local capacity, tick, parts, past = match(text, '^S1 (%S+) (%S+) (%S+) ()')
+  capacity, tick, parts = whole(capacity), whole(tick), whole(parts)
   if capacity and tick and parts and capacity > 0 and tick > 0 and parts > 0 and tick * parts < EXACT then
-    local text = format('S1 %.0f %.0f %.0f ', capacity, tick, parts)
-    return { kind = Sliding, text = text, capacity = capacity, grain = 1, tick = tick, parts = parts,
-      length = tick * parts, most = floor(MOST / parts) }
+    return { kind = kind, text = format('S1 %.0f %.0f %.0f ', capacity, tick, parts), capacity = capacity,
+      grain = 1, tick = tick, parts = parts, length = tick * parts, most = div_floor(MOST, parts) }, past
   end
 end
 
-function Sliding.read(law, words)
-  local before, counted, at, ago, start = wholes(words, 5, 9)
-  if before and before >= 0 and counted >= 0 and before <= law.most and counted <= law.most then
+local function read(law, value, from)
+  local before, counted, at, ago, start = match(value, '^(%S+) (%S+) (%S+) (%S+) (%S+)$', from)
+  before, counted, at, ago, start = whole(before), whole(counted), whole(at), whole(ago), whole(start)
+  if before and counted and at and ago and start
+    and before >= 0 and counted >= 0 and before <= law.most and counted <= law.most then
     return { law = law, before = before, counted = counted, at = at, since = at - ago, start = start }
   end
 end
 
-function Sliding.numbers(law, state)
-  return format('%.0f %.0f %.0f %.0f %.0f',
+local function numbers(law, state)
+  return format(FIVE,
     state.before, state.counted, state.at, state.at - state.since, state.start)
 end
 
-function Sliding.advance(law, state)
-  if Sliding.is_fresh(law, state) then
-    return Sliding.holding(law, 0, now, state.since)
+local function is_fresh(law, state)
+  return state.counted == 0 and state.before == 0
+end
+
+local function used(law, state)
+  local gone = div_floor(state.at - state.start, law.tick)
+  return div_ceil(state.before * (law.parts - gone), law.parts) + state.counted
+end
+
+local function holding(law, amount, at, since)
+  return { law = law, before = 0, counted = min(amount, law.most), at = at, since = since,
+    start = aligned(at, law.length) }
+end
+
+local function advance(law, state)
+  if is_fresh(law, state) then
+    return holding(law, 0, now, state.since)
   end
   local at = clock(state.at)
   if at < state.at then
-    return Sliding.holding(law, Sliding.used(law, state), at, state.since + 1)
+    return holding(law, used(law, state), at, state.since + 1)
   end
   local start = aligned(at, law.length)
   if start ~= state.start then
@@ -45,12 +59,12 @@ function Sliding.advance(law, state)
   return state
 end
 
-function Sliding.fits(law, state, cost)
-  return cost <= law.capacity - Sliding.used(law, state)
+local function fits(law, state, cost)
+  return cost <= law.capacity - used(law, state)
 end
 
-function Sliding.spend(law, state, cost)
-  if Sliding.is_fresh(law, state) then
+local function spend(law, state, cost)
+  if is_fresh(law, state) then
     state.since = begun(state.at, state.since)
   end
   state.counted = state.counted + cost
@@ -58,29 +72,18 @@ function Sliding.spend(law, state, cost)
 end
 
 -- `most`: the highest estimate that a debt may reach.
-function Sliding.overdraw(law, state, cost, most)
-  return Sliding.spend(law, state, min(cost, max(0, min(most, law.most) - Sliding.used(law, state))))
+local function overdraw(law, state, cost, most)
+  return spend(law, state, min(cost, max(0, min(most, law.most) - used(law, state))))
 end
 
-function Sliding.is_fresh(law, state)
-  return state.counted == 0 and state.before == 0
-end
-
-function Sliding.used(law, state)
-  local gone = div_floor(state.at - state.start, law.tick)
-  return div_ceil(state.before * (law.parts - gone), law.parts) + state.counted
-end
-
-Sliding.taken = Sliding.used
-
-function Sliding.reset_after_us(law, state)
-  if Sliding.is_fresh(law, state) then
+local function reset_after_us(law, state)
+  if is_fresh(law, state) then
     return 0
   end
   return state.start + (state.counted > 0 and 2 or 1) * law.length - now
 end
 
-function Sliding.give_back(law, state, receipt)
+local function give_back(law, state, receipt)
   if receipt.since ~= state.since then
     return 0, state
   end
@@ -96,17 +99,12 @@ function Sliding.give_back(law, state, receipt)
   return returned, state
 end
 
-function Sliding.holding(law, used, at, since)
-  return { law = law, before = 0, counted = min(used, law.most), at = at, since = since,
-    start = aligned(at, law.length) }
+local function write(law, state, key, said)
+  return kept(key, law.text .. said, reset_after_us(law, state))
 end
 
-function Sliding.text(law, state)
-  return law.text .. Sliding.numbers(law, state)
-end
-
-function Sliding.write(law, state, key)
-  return kept(key, Sliding.text(law, state), Sliding.reset_after_us(law, state))
-end
-
-return Sliding
+return {
+  letter = 'S', of = of, read = read, numbers = numbers, advance = advance, fits = fits, spend = spend,
+  overdraw = overdraw, is_fresh = is_fresh, used = used, reset_after_us = reset_after_us,
+  give_back = give_back, holding = holding, write = write, taken = used
+}

@@ -1,9 +1,10 @@
 """How laws and states are written in the server: short texts that explain themselves.
 
-    L1 room q p  level at ago given                    bucket, meter, queue (core/level.py)
-    F1 capacity calendar  counted at ago start end     fixed window; the calendar is even:LENGTH_US or month:ZONE
-    S1 capacity tick parts  before counted at ago start
-    G1 capacity window  first past base total at ago   sliding log, then rows of two doubles (log.lua)
+    L1 room q p  level at ago given                      bucket, meter, queue (core/level.py)
+    F1 capacity calendar  counted at ago start end       fixed window; even:LENGTH_US, month:ZONE, ...
+    S1 capacity tick parts  before counted at ago start  two counters
+    G1 capacity window  first past base total at ago     sliding log, then rows of two doubles (log.lua)
+    N1                                                   made fresh, whatever the limit (forget.lua)
 
 The law stands first, as the scripts get it with each charge, so "the limit has changed" is "the value
 begins differently". `ago` is how long before `at` the busy period began. Numbers are whole; instants are
@@ -40,7 +41,8 @@ _NUMBER = re.compile(rb"-?[0-9]{1,32}(?:\.[0-9]{1,32})?(?:[eE][+-]?[0-9]{1,2})?"
 class StoredState(NamedTuple):
     """What a key of the server holds. `state` is the core's, and names the law that wrote it.
 
-    Bucket, meter and queue share a law, so all three are "level". `used` thousandths counted against the `capacity` at the instant `at_us`.
+    Bucket, meter and queue share a law, so all three are "level". `used` thousandths counted against the
+    `capacity` at the instant `at_us`. "fresh" is a key that was reset, with no law and no state.
     """
 
     algorithm: str
@@ -73,10 +75,12 @@ def parse_state(value: bytes) -> StoredState | None:
 
     The first 192 bytes are enough, but of a log they tell the sum alone, taken as spent when it was written.
     """
+    if value == b"N1":
+        return StoredState("fresh", 0, 0, 0, 0, None)
     words = value[:HEAD_BYTES].split() if value.startswith(b"G") else value.split()
     try:
         read = _READERS[words[0]] if words else None
-        state = read and read(words, value)
+        state: Any = read and read(words, value)
     except (KeyError, ValueError, IndexError, LimitError):
         return None
     if state is None:
@@ -87,7 +91,8 @@ def parse_state(value: bytes) -> StoredState | None:
 
 
 def _level(words: list[bytes], _: bytes) -> LevelState | None:
-    room, q, p, level, at_us, ago_us, given_back = _numbers(words[1:], 7)
+    room, q, p, level, at_us, ago_us = _numbers(words[1:7], 6)
+    (given_back,) = _numbers(words[7:], 1, most=10**30)
     if room <= 0 or q < MILLI or q % MILLI or room % (q // MILLI) or min(p, level, given_back) < 0:
         return None
     return LevelState(level, at_us, at_us - ago_us, given_back, Level(room, q, p))
@@ -122,12 +127,12 @@ def _log(words: list[bytes], value: bytes) -> LogState | None:
     return LogState(numbers[::2], totals, 0, len(totals), at_us, since_us, law)
 
 
-def _numbers(words: list[bytes], count: int) -> list[int]:
+def _numbers(words: list[bytes], count: int, most: int = EXACT) -> list[int]:
     """So many whole numbers, exponents included. Raises ValueError for anything else."""
     if len(words) != count or not all(map(_NUMBER.fullmatch, words)):
         raise ValueError(words)
     numbers = [Fraction(word.decode()) for word in words]
-    if not all(number.denominator == 1 and abs(number) < EXACT for number in numbers):
+    if not all(number.denominator == 1 and abs(number) < most for number in numbers):
         raise ValueError(words)
     return [number.numerator for number in numbers]
 

@@ -9,7 +9,6 @@ lives where is read from any node that answers, by one caller at a time and not 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -105,10 +104,9 @@ class ClusterHealth(Health):
 
     def of(self, host: Host) -> Health:
         """The health of one node, the same as long as the store lives."""
-        found = self.nodes.get(host)
-        if found is None:
-            found = self.nodes[host] = Health(f"redis cluster node {host[0]}:{host[1]}")
-        return found
+        return self.nodes.get(host) or self.nodes.setdefault(
+            host, Health(f"redis cluster node {host[0]}:{host[1]}")
+        )
 
     def stats(self) -> HealthStats:
         """What has happened so far, over all nodes."""
@@ -138,7 +136,6 @@ class Spread:
         self.health = ClusterHealth(where)
         self._opener, self._seeds = opener, tuple(seeds)
         self._most, self._probe, self._names = options.max_connections, probe, names
-        self._lock = threading.Lock()
         self._links: dict[Host, Link] = {}
         self._owners: list[Link | None] = [None] * SLOTS
         self._was_read = False
@@ -227,24 +224,23 @@ class Spread:
         self._owners, self._was_read = owners, True
         self.health.answered(_now_us())
         self._trouble = f"{asked[0]}:{asked[1]} says so"
-        with self._lock:
-            kept = set(self.links())
-            for host, link in list(self._links.items()):
-                if link not in kept:
-                    del self._links[host]
-                    link.leave()
+        kept = set(self.links())
+        for host, link in list(self._links.items()):
+            if link not in kept:
+                self._links.pop(host, None)
+                link.leave()
 
     def _link_to(self, host: Host) -> Link:
-        with self._lock:
-            link = self._links.get(host)
-            if link is None:
-                if len(self._links) >= NODES_MOST:
-                    raise StoreUnavailable(
-                        f"{self.health.where} names more than {NODES_MOST} nodes", "cluster_down"
-                    )
-                link = Link(self.health.of(host), self._opener, host, self._most, self._probe)
-                self._links[host] = link
-            return link
+        """The link to this node, made if it is new. No lock: of two made at once the first one stays."""
+        link = self._links.get(host)
+        if link is None:
+            if len(self._links) >= NODES_MOST:
+                raise StoreUnavailable(
+                    f"{self.health.where} names more than {NODES_MOST} nodes", "cluster_down"
+                )
+            made = Link(self.health.of(host), self._opener, host, self._most, self._probe)
+            link = self._links.setdefault(host, made)
+        return link
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,8 @@ from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.health import SILENT
-from tidegate.stores.redis.asking import REQUESTS_MOST, Ask, Change, Forget, Item
+from tidegate.stores.redis.asking import REQUESTS_MOST
+from tidegate.stores.redis.calls import Ask, Change, Forget, Item
 from tidegate.stores.redis.link import Line, Link
 from tidegate.stores.redis.topology import Topology
 from tidegate.units import US_PER_S

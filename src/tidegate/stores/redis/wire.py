@@ -23,9 +23,10 @@ from tidegate.core.log import Log, LogState
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.core.windows import Fixed, FixedState, Sliding, SlidingState
 from tidegate.errors import LimitError, StoreError, StoreUnavailable
+from tidegate.stores.redis.causes import error_said
 from tidegate.stores.redis.names import Names, slot
-from tidegate.stores.redis.refusals import error_said
 from tidegate.stores.redis.state import law_text
+from tidegate.units import US_PER_S
 
 INSTANT_US_MOST = EXACT // 2
 """Instants that are given lie nearer to 1970 than this (142 years), so that all sums stay exact."""
@@ -54,6 +55,7 @@ class _Told(NamedTuple):
 
 
 _told: dict[int, _Told] = {}
+_bounds: dict[Local, tuple[int, int, bytes]] = {}
 
 
 def encode_decide(
@@ -68,14 +70,13 @@ def encode_decide(
     """KEYS and ARGV of the script "decide" for independent requests.
 
     `windows_at_us` is about where the store's clock is; it matters for calendar windows only, and not where
-    an instant is given. `clustered` takes the epoch of strict charges from the slot of their key; all keys of a
-    call lie in one slot then.
+    an instant is given. `clustered` takes the epoch of strict charges from the slot of their key; all keys
+    of a call lie in one slot then.
     Raises StoreError for what cannot be asked, and LimitError for an instant that no calendar has.
     """
     keys: list[bytes] = []
     args = [_instant(now_us), b"take" if take else b"look", b""]
-    epochs: list[bytes] = []
-    count = sum(map(len, requests))
+    epochs = _Epochs(names, sum(map(len, requests)), clustered)
     at_us = windows_at_us if now_us is None else now_us
     for request in requests:
         for charge in request:
@@ -97,25 +98,15 @@ def encode_decide(
             ):
                 args.append(b"%d" % units)
             else:
-                most = _most(charge, law, units)
-                epoch = _place(epochs, names, key, count, clustered) if charge.strict else b"-"
-                args.append(
-                    b"%d %b %b %b %b%b"
-                    % (
-                        units,
-                        b"s" if charge.mode == "shadow" else b"e",
-                        _way(charge),
-                        most,
-                        epoch,
-                        b"" if told.calendar is None else _windows(told.calendar, at_us),
-                    )
-                )
+                mode = b"s" if charge.mode == "shadow" else b"e"
+                how = (mode, charge.carry.encode(), _most(charge, law, units), epochs.place(charge, key))
+                args.append(b"%d %b %b %b %b%b" % (units, *how, _windows(told.calendar, at_us)))
             args.append(told.text)
     try:
         args[2] = bytes(map(len, requests))
     except ValueError:
         raise StoreError(f"a request has more than {CHARGES_MOST} charges") from None
-    return keys + epochs, args
+    return keys + epochs.keys, args
 
 
 def decode_decide(
@@ -151,7 +142,7 @@ def encode_adjust(
     """KEYS and ARGV of the script "adjust", as `encode_decide`."""
     keys: list[bytes] = []
     args = [_instant(now_us)]
-    epochs: list[bytes] = []
+    epochs = _Epochs(names, len(adjustments), clustered)
     at_us = windows_at_us if now_us is None else now_us
     for charge, receipt, units, own, full, debt in adjustments:
         law = charge.limit.law
@@ -161,14 +152,13 @@ def encode_adjust(
         if units > 0:
             owed = min(units - units % law.grain, _MOST)
             most = min((law.capacity + debt) * law.grain, _MOST)
-            epoch = _place(epochs, names, key, len(adjustments), clustered) if charge.strict else b"-"
-            windows = b"" if told.calendar is None else _windows(told.calendar, at_us)
-            args.append(b"owe %d %d %b %b%b" % (owed, most, _way(charge), epoch, windows))
+            how = (charge.carry.encode(), epochs.place(charge, key), _windows(told.calendar, at_us))
+            args.append(b"owe %d %d %b %b%b" % (owed, most, *how))
         else:
-            back = (-units, own, full, receipt.cost * law.grain, receipt.at_us, receipt.since_us)
-            args.append(b"back %d %d %d %d %d %d %d %d" % (*back, receipt.mark, receipt.given_back))
+            taken = (receipt.cost * law.grain, receipt.at_us, receipt.since_us, receipt.mark)
+            args.append(b"back %d %d %d %d %d %d %d %d" % (-units, own, full, *taken, receipt.given_back))
         args.append(told.text)
-    return keys + epochs, args
+    return keys + epochs.keys, args
 
 
 def decode_adjust(reply: object, adjustments: Sequence[Adjustment]) -> list[int | StoreError | Missed]:
@@ -222,11 +212,6 @@ def _instant(now_us: int | None) -> bytes:
     return b"%d" % now_us
 
 
-def _way(charge: Charge) -> bytes:
-    """How a changed limit is carried over."""
-    return charge.carry.encode()
-
-
 def _most(charge: Charge, law: AnyLaw, units: int) -> bytes:
     """The highest level at which the charge fits for a caller with patience; as the law's own `fits`."""
     patience_us = charge.patience_us
@@ -240,17 +225,31 @@ def _most(charge: Charge, law: AnyLaw, units: int) -> bytes:
     return b"%d" % max(-1, min(most, _MOST))
 
 
-def _place(epochs: list[bytes], names: Names, key: bytes, after: int, clustered: bool) -> bytes:
-    """Where in KEYS the epoch stands."""
-    epoch = names.epoch(slot(key) if clustered else None)
-    if epoch not in epochs:
-        epochs.append(epoch)
-    return b"%d" % (after + 1 + epochs.index(epoch))
+class _Epochs:
+    """The epoch keys that strict charges name, and where each stands in KEYS."""
+
+    def __init__(self, names: Names, after: int, clustered: bool) -> None:
+        self.keys: list[bytes] = []
+        self._names, self._after, self._clustered = names, after, clustered
+
+    def place(self, charge: Charge, key: bytes) -> bytes:
+        """The position of the charge's epoch, from 1; "-" for a charge that is not strict."""
+        if not charge.strict:
+            return b"-"
+        epoch = self._names.epoch(slot(key) if self._clustered else None)
+        if epoch not in self.keys:
+            self.keys.append(epoch)
+        return b"%d" % (self._after + 1 + self.keys.index(epoch))
 
 
-def _windows(calendar: Local, at_us: int | None) -> bytes:
-    """The boundaries of the windows before, at and after the instant."""
+def _windows(calendar: Local | None, at_us: int | None) -> bytes:
+    """The boundaries of the windows before, at and after the instant; nothing where there is no calendar."""
+    if calendar is None:
+        return b""
     assert at_us is not None, "calendar windows need to know about where the store's clock is"
+    start_us, end_us, text = _bounds.get(calendar, (0, 0, b""))
+    if start_us <= at_us < end_us:
+        return text
     start_us, end_us = calendar.window(at_us)
     bounds = [start_us, end_us]
     try:
@@ -258,15 +257,24 @@ def _windows(calendar: Local, at_us: int | None) -> bytes:
         bounds.append(calendar.window(end_us)[1])
     except LimitError:  # at the end of all calendars
         pass
-    return b"".join(b" %d" % bound for bound in bounds)
+    text = b"".join([b" %d" % bound for bound in bounds])
+    if len(_bounds) >= 1_000:
+        _bounds.clear()
+    _bounds[calendar] = (start_us, end_us, text)
+    return text
 
 
 def _lines(reply: object, count: int) -> tuple[int, list[bytes]]:
     """The instant, and a line for each thing asked."""
-    first, *lines = _split(reply) or [b""]
-    if len(lines) != count or not first.lstrip(b"-").isdigit():
+    lines = _split(reply)
+    seconds, is_own, us = lines.pop(0).partition(b" ")
+    try:
+        now_us = int(seconds) * US_PER_S + int(us) if is_own else int(seconds)
+    except ValueError:
+        raise _broken(reply) from None
+    if len(lines) != count:
         raise _broken(reply)
-    return int(first), lines
+    return now_us, lines
 
 
 def _split(reply: object) -> list[bytes]:
@@ -307,7 +315,7 @@ def _outcomes(request: Sequence[Charge], line: bytes, now_us: int) -> list[Outco
                 assert isinstance(law, Log)
                 state = _log_state(law, charge.cost, first, second, second - third, fourth, fifth)
         fits, charged = _VERDICTS[verdict]
-        outcomes.append(_new(Outcome, (charge, fits, charged, state, now_us, None)))
+        outcomes.append(_new(Outcome, (charge, fits, charged, state, now_us, None, False)))
     if place != len(numbers):
         raise ValueError(line)
     return outcomes

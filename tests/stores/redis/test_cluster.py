@@ -1,0 +1,297 @@
+# A cluster: every key is asked where it lives, and a node that is down takes down its own part only.
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.servers.redis_groups import Cluster, wait_for
+from tests.stores.redis.clients import LIBRARIES, close, cluster_client
+from tests.stores.redis.faces import FACES, Face, charge
+from tidegate import (
+    FixedWindow,
+    LeakyBucket,
+    LeakyQueue,
+    SlidingLog,
+    SlidingWindow,
+    TokenBucket,
+)
+from tidegate.core.compose import Adjustment
+from tidegate.errors import StoreError, StoreUnavailable
+from tidegate.stores.redis.names import Names
+
+Opened = Callable[..., Face]
+
+KINDS = [
+    TokenBucket(10, "0/s"),
+    LeakyBucket(10, "1/h"),
+    LeakyQueue(10, "1/h"),
+    SlidingLog(10, "1h"),
+    FixedWindow(10, "day", "Europe/Berlin"),
+    SlidingWindow(10, "1h"),
+]
+
+
+@pytest.fixture(scope="module")
+def rough_cluster() -> Iterator[Cluster]:
+    """A cluster whose slots move and whose nodes fail, and are back after each test."""
+    with Cluster(cluster_require_full_coverage="no") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def rough(rough_cluster: Cluster) -> Iterator[Cluster]:
+    """The rough cluster: whole and empty."""
+    rough_cluster.flush()
+    yield rough_cluster
+    for node in rough_cluster.nodes:
+        node.thaw()
+        if not node.is_running:
+            node.start()
+    rough_cluster.wait_until_ok()
+
+
+def url(cluster: Cluster) -> str:
+    """The cluster by all its nodes."""
+    return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
+
+
+def name(key: str, rule: str = "rule") -> bytes:
+    return Names().key(rule, key)
+
+
+def keys_of(cluster: Cluster, master: Any, count: int = 1) -> list[str]:
+    """Keys that live on that master."""
+    found: list[str] = []
+    number = 0
+    while len(found) < count:
+        if cluster.master_of(name(f"key {number}")) is master:
+            found.append(f"key {number}")
+        number += 1
+    return found
+
+
+@pytest.mark.parametrize("limit", KINDS, ids=lambda limit: type(limit).__name__)
+def test_every_verb_on_many_keys(opened: Opened, redis_cluster: Cluster, limit: Any):
+    """C133: take, look, give back, forget, in requests of two rules, on 200 keys all over the slots."""
+    store = opened(url(redis_cluster), deadline="2s")
+    keys = [f"tenant {number}" for number in range(200)]
+    requests = [[charge(key, 3, limit=limit), charge(key, rule="second")] for key in keys]
+    answers = store.decide_many(requests)
+    back = [Adjustment(answer[0].charge, answer[0].receipt, -2_000 * limit.law.grain) for answer in answers]
+    returned = store.adjust(back)
+    looked = [store.decide(request, take=False)[0].remaining for request in requests[:20]]
+    store.forget([("rule", key) for key in keys[:10]])
+
+    assert [[outcome.remaining for outcome in answer] for answer in answers] == [[7, 9]] * 200
+    assert returned == [2_000 * limit.law.grain] * 200
+    assert looked == [9] * 20
+    assert [store.decide(request, take=False)[0].remaining for request in requests[:20]] == [10] * 10 + [
+        9
+    ] * 10
+    assert all(node.command("DBSIZE") > 50 for node in redis_cluster.masters)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_users_cluster_client(opened: Opened, face: str, redis_cluster: Cluster, library: str):
+    """Its nodes and its arguments are taken over; it is left alone."""
+    made = cluster_client(library, face, redis_cluster.nodes[1].port)
+    store = opened(made, deadline="2s")
+
+    assert all(store.takes(f"key {number}") for number in range(60))
+    if face == "blocking":
+        assert made.ping()
+    close(made)
+
+
+def test_parts_by_slot(opened: Opened, redis_cluster: Cluster):
+    """Charges of one tenant are one part; another tenant's are another, and so are those that all share."""
+    store = opened(url(redis_cluster)).store
+    charges = [charge("acme"), charge("other"), charge("acme", rule="second")]
+
+    assert [list(part) for part in store.parts(charges)] == [[0, 2], [1]]
+    assert [list(part) for part in store.awaited.parts(charges)] == [[0, 2], [1]]
+
+
+def test_many_requests_with_one_of_several_slots(opened: Opened, redis_cluster: Cluster):
+    """It is a mistake in its place, and the others are decided."""
+    store = opened(url(redis_cluster), deadline="2s")
+    good, bad = store.decide_many([[charge("a")], [charge("a"), charge("b")]])
+
+    assert good[0].allowed
+    assert isinstance(bad, StoreError)
+    assert not isinstance(bad, StoreUnavailable)
+
+
+def test_a_first_node_that_is_down(opened: Opened, redis_cluster: Cluster):
+    """The map is read from the next one that answers."""
+    store = opened(f"redis+cluster://127.0.0.1:1,127.0.0.1:{redis_cluster.nodes[0].port}", deadline="2s")
+
+    assert store.takes()
+
+
+def test_nobody_there(opened: Opened):
+    """All named nodes are down: an outage, and soon at once."""
+    store = opened("redis+cluster://127.0.0.1:1,127.0.0.1:2", deadline="200ms")
+    causes = [store.cause(f"key {number}") for number in range(6)]
+
+    assert causes == ["connection"] * 3 + ["breaker"] * 3
+
+
+class TestMoving:
+    """Redirections are followed, for nothing has been carried out then."""
+
+    def test_a_slot_that_has_moved(self, opened: Opened, rough: Cluster):
+        """MOVED: the first call goes the long way, the next the short one; what was used stays used."""
+        cluster = rough
+        store = opened(url(cluster), deadline="2s")
+        store.decide([charge("acme", 4)])
+        source = cluster.master_of(name("acme"))
+        target = next(node for node in cluster.masters if node is not source)
+        _move(cluster, "acme", source, target)
+        remaining = [store.decide([charge("acme")])[0].remaining for _ in range(2)]
+        redirected = _redirections(source)
+        store.takes("acme")
+
+        assert remaining == [5, 4]
+        assert _redirections(source) == redirected
+
+    def test_a_slot_that_is_moving(self, opened: Opened, rough: Cluster):
+        """ASK: keys that are there already are asked there, the others where they were."""
+        cluster = rough
+        store = opened(url(cluster), deadline="2s")
+        store.decide([charge("acme", 4)])
+        source = cluster.master_of(name("acme"))
+        target = next(node for node in cluster.masters if node is not source)
+        slot = cluster.slot_of(name("acme"))
+        target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.command("CLUSTER", "MYID"))
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.command("CLUSTER", "MYID"))
+        before = store.decide([charge("acme")])[0].remaining
+        source.command("MIGRATE", "127.0.0.1", target.port, name("acme"), 0, 1_000)
+        after = store.decide([charge("acme")])[0].remaining
+
+        assert [before, after] == [5, 4]
+        _move(cluster, "acme", source, target)
+
+    def test_asked_on_while_slots_move(self, rough: Cluster):
+        """Threads ask without a pause; nothing is lost, and only the moving part has outages, if any."""
+        cluster = rough
+        limit = TokenBucket(100_000, "0/s")
+        keys = [f"key {number}" for number in range(12)]
+        counts = dict.fromkeys(keys, 0)
+        unsure = dict.fromkeys(keys, 0)
+        ends = threading.Event()
+
+        def ask_on(key: str) -> None:
+            while not ends.is_set():
+                try:
+                    counts[key] += store.takes(key, limit=limit)
+                except StoreUnavailable as error:
+                    unsure[key] += error.cause not in {"cluster_down", "breaker"}
+
+        with Face("blocking", url(cluster), deadline="2s") as store:
+            threads = [threading.Thread(target=ask_on, args=[key]) for key in keys]
+            for thread in threads:
+                thread.start()
+            for key in keys[:4]:
+                source = cluster.master_of(name(key))
+                target = next(node for node in cluster.masters if node is not source)
+                _move(cluster, key, source, target)
+            time.sleep(0.1)
+            ends.set()
+            for thread in threads:
+                thread.join()
+            used = {
+                key: 100_000 - store.decide([charge(key, limit=limit)], take=False)[0].remaining
+                for key in keys
+            }
+
+        assert unsure == dict.fromkeys(keys, 0)
+        assert used == counts
+
+
+class TestNodeDown:
+    """C146: one master is down; the keys of the others are decided and counted."""
+
+    def test_its_part_only(self, opened: Opened, rough: Cluster):
+        """The dead part is an outage, soon at once; no live call is refused; nothing is counted twice."""
+        cluster = rough
+        store = opened(url(cluster), deadline="200ms")
+        dead_node = cluster.masters[1]
+        dead = keys_of(cluster, dead_node)[0]
+        live = keys_of(cluster, cluster.masters[0])[0]
+        limit = TokenBucket(100, "0/s")
+        store.decide_many([[charge(dead, limit=limit)], [charge(live, limit=limit)]])
+        dead_node.kill()
+        causes = [(store.cause(dead, limit=limit), store.cause(live, limit=limit)) for _ in range(30)]
+        live_answer, dead_answer = store.decide_many(
+            [[charge(live, limit=limit)], [charge(dead, limit=limit)]]
+        )
+
+        assert {cause for _, cause in causes} == {None}
+        assert [cause for cause, _ in causes[:4]] == ["connection"] * 3 + ["breaker"]
+        assert {cause for cause, _ in causes} <= {"connection", "breaker"}
+        assert live_answer[0].remaining == 100 - 32
+        assert isinstance(dead_answer, StoreUnavailable)
+        assert store.store.health.stats().open
+
+        dead_node.start()
+        back_s = time.monotonic()
+        wait_for("its part is served again", lambda: store.cause(dead, limit=limit) is None, within_s=10)
+        assert time.monotonic() - back_s < 5
+
+    def test_frozen(self, opened: Opened, rough: Cluster):
+        """The same for one that does not answer; the live part is not even slower."""
+        cluster = rough
+        store = opened(url(cluster), deadline="50ms")
+        dead = keys_of(cluster, cluster.masters[1])[0]
+        live = keys_of(cluster, cluster.masters[0])[0]
+        wait_for("both parts are reached", lambda: store.cause(dead) is store.cause(live) is None)
+        cluster.masters[1].freeze()
+        causes = [store.cause(dead) for _ in range(5)]
+        slow = 0.0
+        for _ in range(20):
+            begin_s = time.perf_counter()
+            assert store.cause(live, cost=0) is None
+            slow = max(slow, time.perf_counter() - begin_s)
+
+        assert causes == ["deadline"] * 3 + ["breaker"] * 2
+        assert slow < 0.05
+
+    def test_its_replica_takes_over(self, own_cluster: Callable[..., Cluster]):
+        """After the election its keys are served again, by themselves, on the state that the replica had."""
+        cluster = own_cluster(replicas=1, cluster_require_full_coverage="no")
+        key = keys_of(cluster, cluster.masters[0])[0]
+        replica = cluster.replicas[0]
+        with ExitStack() as stack:
+            stores = [stack.enter_context(Face(face, url(cluster), deadline="200ms")) for face in FACES]
+            for store in stores:
+                store.decide([charge(key, 2)])
+            wait_for("the replica has it", lambda: replica.command("DBSIZE") == 1)
+            cluster.masters[0].kill()
+            wait_for("it is elected", lambda: replica.info("replication")["role"] == "master")
+            for store in stores:
+                wait_for("it is asked", lambda: store.cause(key, cost=0) is None)  # noqa: B023 - at once
+
+            assert [store.decide([charge(key)])[0].remaining for store in stores] == [5, 4]
+
+
+def _move(cluster: Cluster, key: str, source: Any, target: Any) -> None:
+    """Move the slot of the key, with all its keys, as an operator would."""
+    slot = cluster.slot_of(name(key))
+    target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.command("CLUSTER", "MYID"))
+    source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.command("CLUSTER", "MYID"))
+    while held := source.command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+        source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *held)
+    for node in (target, source, *cluster.masters):
+        node.command("CLUSTER", "SETSLOT", slot, "NODE", target.command("CLUSTER", "MYID"))
+
+
+def _redirections(node: Any) -> int:
+    said = node.info("errorstats")
+    return int(said.get("errorstat_MOVED", "count=0").partition("=")[2])

@@ -1,0 +1,102 @@
+# The breaker of a store, on instants that are given.
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tidegate.errors import StoreUnavailable
+from tidegate.stores.health import FAILURES_TO_OPEN, PROBE_EVERY_US, PROBE_LOST_US, QUIET_US, Health
+
+SILENCE = StoreUnavailable("no answer", "deadline")
+FULL = StoreUnavailable("no room", "out_of_memory")
+
+
+@pytest.fixture
+def health() -> Health:
+    return Health("the store")
+
+
+def test_failures_in_a_row_open_it(health: Health):
+    """Three of them; an answer in between begins anew, be it an error that came in time."""
+    for error in (SILENCE, SILENCE, None, SILENCE, SILENCE, FULL, SILENCE, SILENCE):
+        health.answered(0) if error is None else health.failed(error, 0)
+    assert not health.is_open
+    health.check()
+    health.failed(SILENCE, 0)
+
+    with pytest.raises(StoreUnavailable) as raised:
+        health.check()
+    assert raised.value.cause == "breaker"
+
+
+def test_calls_that_travelled_together_are_one_failure(health: Health):
+    """A batch of a hundred that got no answer is counted as a hundred calls, and as one failure."""
+    health.failed(SILENCE, 0, 100)
+
+    assert not health.is_open
+    assert health.stats().unavailable == {"deadline": 100}
+
+
+def test_one_probe_at_a_time(health: Health):
+    """At once after it opened, then every so often; not beside another one, unless that is lost."""
+    for _ in range(FAILURES_TO_OPEN):
+        health.failed(SILENCE, 0)
+
+    assert health.take_probe(0)
+    assert not health.take_probe(PROBE_EVERY_US)
+    health.probed()
+    assert not health.take_probe(PROBE_EVERY_US - 1)
+    assert health.take_probe(PROBE_EVERY_US)
+    assert not health.take_probe(PROBE_EVERY_US + PROBE_LOST_US - 1)
+    assert health.take_probe(PROBE_EVERY_US + PROBE_LOST_US)
+
+
+def test_an_answer_closes_it(health: Health):
+    """Then there is nothing to probe."""
+    for _ in range(FAILURES_TO_OPEN):
+        health.failed(SILENCE, 0)
+    health.answered(1)
+
+    assert not health.is_open
+    assert not health.take_probe(10 * PROBE_EVERY_US)
+    health.check()
+
+
+def test_an_outage_is_two_lines(health: Health, caplog: pytest.LogCaptureFixture):
+    """However often it flickers: its begin, and its end once nothing has failed for a while."""
+    for at_us in range(0, 3_000_000, 1_000):
+        health.failed(SILENCE if at_us % 3_000 else FULL, at_us)
+        health.answered(at_us + 500)
+    health.answered(3_000_000 + QUIET_US)
+    health.answered(3_000_000 + 2 * QUIET_US)
+
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert "answers again after 3.0 s; 3000 calls had no answer" in caplog.records[1].getMessage()
+    assert health.stats().outages == 1
+    assert health.is_well
+
+
+def test_calls_not_sent_are_counted(health: Health):
+    """Those that the open breaker has answered."""
+    for _ in range(FAILURES_TO_OPEN):
+        health.failed(SILENCE, 0)
+    for _ in range(5):
+        with pytest.raises(StoreUnavailable):
+            health.check()
+
+    assert health.stats().unavailable == {"deadline": 3, "breaker": 5}
+
+
+def test_a_forked_child_begins_without_locks(health: Health):
+    """A lock or a probe of another thread stays in the parent."""
+    for _ in range(FAILURES_TO_OPEN):
+        health.failed(SILENCE, 0)
+    assert health.take_probe(0)
+    with health._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(health.take_probe(PROBE_EVERY_US))
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
