@@ -70,7 +70,7 @@ class TestThreads:
             assert connections(postgres, made) <= 2
 
     def test_waiting_for_a_connection_counts(self, made: Database, postgres: Postgres):
-        """C139, pool exhausted: the only connection hangs, and another caller waits no longer than he said."""
+        """C139, pool exhausted: the only connection hangs, and another waits no longer than he said."""
         with (
             Face("blocking", made.unix_url, deadline="10s", max_connections=1) as store,
             ThreadPoolExecutor(2) as workers,

@@ -65,7 +65,7 @@ DECLARE
   );
   places tid[];
   states state[];
-  writes bigint[] := array_fill(0::bigint, ARRAY[cardinality(of_rules)]);
+  sweeps bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(of_rules)]);
   now_us bigint;
   reply bigint[];
   n int := 9;
@@ -108,14 +108,14 @@ BEGIN
     END IF;
     IF done.changed <> 0 THEN
       states[place] := s;
-      writes[place] := 1;
+      sweeps[place] := sweep_instant_us(s, now_us, numbers[6] = 1);
       IF s.kind = 'G' THEN
         checked := log_write(s);  -- now, for the next one may look for this entry
       END IF;
     END IF;
     n := n + 22;
   END LOOP;
-  checked := write_states(places, states, writes, now_us, numbers[6] = 1);
+  checked := write_states(places, states, sweeps);
   RETURN reply;
 END
 $$;

@@ -25,9 +25,6 @@
 -- locks. A key that was never charged gets a row before anything is locked: so whoever waits for such a row
 -- holds rows of that kind only, and whoever waits for a lock waits for one that comes later in the order.
 
-CREATE OR REPLACE FUNCTION clock_us() RETURNS bigint
-LANGUAGE sql VOLATILE AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
-
 -- Why a strict rule must not rely on this store: 2, 3, or 0 if it may.
 CREATE OR REPLACE FUNCTION forgets() RETURNS bigint
 LANGUAGE sql STABLE AS $$
@@ -79,19 +76,6 @@ BEGIN
 END
 $$;
 
--- When the row may go, if its state is kept at `now_us`: `allowance_us` after the key is fresh, by the real clock.
-CREATE OR REPLACE FUNCTION sweep_instant_us(s state, now_us bigint, real_us bigint, allowance_us bigint)
-RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-  fresh_us CONSTANT bigint := fresh_at_us(s);
-BEGIN
-  IF fresh_us IS NULL THEN
-    RETURN 9223372036854775807;
-  END IF;
-  RETURN ((real_us + greatest(0, fresh_us - now_us) + allowance_us) / 60000000 + 1) * 60000000;
-END
-$$;
-
 -- The state of a charge's key at an instant, where it is not a level of the same numbers that goes forward.
 CREATE OR REPLACE FUNCTION state_at(
   INOUT s state, numbers bigint[], n int, calendars text[], edges_us bigint[], now_us bigint, epoch_us bigint,
@@ -129,7 +113,7 @@ END
 $$;
 
 -- What the reply says of a state that is no level.
-CREATE OR REPLACE FUNCTION told(s state, numbers bigint[], n int, answer bigint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION told(s state, numbers bigint[], n int, is_fit boolean) RETURNS bigint[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   excess bigint;
@@ -142,7 +126,7 @@ BEGIN
   excess := used_of(s) + numbers[n + 7] - s.room;
   RETURN ARRAY[
     used_of(s), s.at_us, s.busy_since_us,
-    CASE WHEN answer = 0 AND excess <= used_of(s) THEN log_instant(s, excess) ELSE s.end_us END,
+    CASE WHEN NOT is_fit AND excess <= used_of(s) THEN log_instant(s, excess) ELSE s.end_us END,
     s.end_us
   ];
 END
@@ -158,23 +142,22 @@ AS $$
 DECLARE
   is_locked boolean := numbers[3] = 0;
   now_us bigint;
+  alone record;       -- where there is one key: its row, and where that is
   places tid[];       -- where the rows are
   states state[];     -- of all keys, as they are by now
-  writes bigint[];    -- 1 for those that must be written
-  must_write boolean; -- whether there is one
+  sweeps bigint[];    -- of those that must be written: when they may go
   reply bigint[];
   n int;              -- where the next number is read
   first int;
   size int;
   refusal bigint;
-  answer bigint;
   takes boolean;      -- of one request: whether it is to be charged
   passes boolean;     -- and whether it is
   seen state[];       -- the states at the instant
-  does_fit boolean[];
-  is_kept boolean[];  -- written even if not charged
+  verdicts bigint[];  -- 1 if it fits, and 2 if it must be written even if it is not charged
+  verdict bigint;
   at bigint;
-  found record;
+  found_now record;
   s state;
   epoch bigint;
   is_epoch_known boolean;
@@ -187,25 +170,28 @@ BEGIN
   END IF;
   LOOP
     IF is_locked THEN
-      SELECT array_agg(k.place), array_agg(k.s) INTO places, states
-      FROM unnest(of_rules, of_keys) u (rule, key),
-        LATERAL (
-          SELECT t.ctid AS place, t AS s FROM state t WHERE t.rule = u.rule AND t.key = u.key FOR NO KEY UPDATE
-        ) k;
+      IF cardinality(of_rules) = 1 THEN  -- what is below does the same, and costs more
+        SELECT t.ctid AS place, t AS s INTO alone
+        FROM state t WHERE t.rule = of_rules[1] AND t.key = of_keys[1] FOR NO KEY UPDATE;
+        states := CASE WHEN alone.place IS NOT NULL THEN ARRAY[alone.s] END;
+      ELSE
+        SELECT array_agg(k.place), array_agg(k.s) INTO places, states
+        FROM unnest(of_rules, of_keys) u (rule, key),
+          LATERAL (
+            SELECT t.ctid AS place, t AS s FROM state t
+            WHERE t.rule = u.rule AND t.key = u.key FOR NO KEY UPDATE
+          ) k;
+      END IF;
       IF cardinality(states) IS DISTINCT FROM cardinality(of_rules) THEN
         RAISE EXCEPTION 'a key was forgotten' USING ERRCODE = 'TG001';
       END IF;
     ELSE
-      SELECT array_agg(k.s) INTO states
-      FROM unnest(of_rules, of_keys) u (rule, key)
-        LEFT JOIN LATERAL (
-          SELECT t AS s FROM state t WHERE t.rule = u.rule AND t.key = u.key LIMIT 1
-        ) k ON true;
+      SELECT array_agg((SELECT t FROM state t WHERE t.rule = u.rule AND t.key = u.key)) INTO states
+      FROM unnest(of_rules, of_keys) u (rule, key);
     END IF;
     now_us := CASE WHEN numbers[6] = 1 THEN numbers[7] ELSE clock_us() END;
     reply := ARRAY[now_us];
-    writes := array_fill(0::bigint, ARRAY[cardinality(of_rules)]);
-    must_write := false;
+    sweeps := NULL;
     n := 9;
 
     FOR request IN 1 .. numbers[8] LOOP
@@ -218,16 +204,26 @@ BEGIN
 
       FOR c IN 1 .. size LOOP
         s := states[numbers[n]];
-        IF s.kind = 'L' AND now_us >= s.at_us AND s.room = numbers[n + 2] AND s.q = numbers[n + 3]
-          AND s.p = numbers[n + 4] AND numbers[n + 1] <= 2 AND numbers[n + 11] = 0
-        THEN  -- as level_advance says
-          s.used := CASE
-            WHEN s.p = 0 OR s.used = 0 THEN s.used
-            WHEN now_us - s.at_us < (s.used + s.p - 1) / s.p THEN s.used - s.p * (now_us - s.at_us)
-            ELSE 0
+        IF numbers[n + 1] <= 2 AND numbers[n + 8] < 0 AND numbers[n + 11] = 0
+          AND (s.kind = 'L' AND now_us >= s.at_us AND s.room = numbers[n + 2] AND s.q = numbers[n + 3]
+               AND s.p = numbers[n + 4] OR s.kind IS NULL)
+        THEN
+          IF s.kind IS NULL THEN  -- as `unknown` says
+            s := ROW(
+              NULL, NULL, s.sweep_at_us, 'L', numbers[n + 2], numbers[n + 3], numbers[n + 4], NULL, NULL, NULL,
+              0, NULL, now_us, now_us - 1, 0, NULL, NULL, NULL
+            )::state;
+          ELSE  -- as `level_advance` says
+            s.used := CASE
+              WHEN s.p = 0 OR s.used = 0 THEN s.used
+              WHEN now_us - s.at_us < (s.used + s.p - 1) / s.p THEN s.used - s.p * (now_us - s.at_us)
+              ELSE 0
+            END;
+            s.at_us := now_us;
+          END IF;
+          verdict := CASE
+            WHEN s.used <= s.room AND numbers[n + 7] <= (s.room - s.used) / (s.q / 1000) THEN 1 ELSE 0
           END;
-          s.at_us := now_us;
-          is_kept[c] := false;
         ELSE
           at := s.at_us;
           IF numbers[n + 11] = 1 THEN
@@ -240,24 +236,18 @@ BEGIN
           END IF;
           s.rule := of_rules[numbers[n]];
           s.key := of_keys[numbers[n]];
-          found := state_at(s, numbers, n, calendars, edges_us, now_us, epoch);
-          s := found.s;
-          is_kept[c] := numbers[n + 7] > 0 AND (found.is_changed OR coalesce(s.at_us < at, false));
+          found_now := state_at(s, numbers, n, calendars, edges_us, now_us, epoch);
+          s := found_now.s;
           IF s.kind = 'F' AND s.start_us IS NULL THEN
             refusal := 1;
             at := s.at_us;
             EXIT;
           END IF;
+          verdict := CASE WHEN fits(s, numbers, n) THEN 1 ELSE 0 END
+            + CASE WHEN numbers[n + 7] > 0 AND (found_now.is_changed OR s.at_us < at) THEN 2 ELSE 0 END;
         END IF;
-
-        IF numbers[n + 1] <= 1 AND numbers[n + 8] < 0 THEN
-          does_fit[c] := s.used <= s.room AND numbers[n + 7] <= (s.room - s.used) / (s.q / 1000);
-        ELSE
-          does_fit[c] := fits(s, numbers, n);
-        END IF;
-        IF does_fit[c] IS NOT TRUE AND numbers[n + 9] = 0 THEN
-          passes := false;
-        END IF;
+        passes := passes AND (verdict % 2 = 1 OR numbers[n + 9] = 1);
+        verdicts[c] := verdict;
         seen[c] := s;
         n := n + 13;
       END LOOP;
@@ -272,9 +262,10 @@ BEGIN
 
       FOR c IN 1 .. size LOOP
         s := seen[c];
-        IF passes AND does_fit[c] AND numbers[n + 7] > 0 THEN
-          answer := 3;
-          IF s.kind = 'L' THEN
+        verdict := verdicts[c];
+        IF passes AND verdict % 2 = 1 AND numbers[n + 7] > 0 THEN
+          verdict := verdict + 4;
+          IF s.kind = 'L' THEN  -- as `spend` says
             IF s.used = 0 THEN
               s.busy_since_us := begun_us(s.at_us, s.busy_since_us);
               s.given_back := 0;
@@ -283,32 +274,72 @@ BEGIN
           ELSE
             s := spend(s, numbers[n + 7]);
           END IF;
-        ELSE
-          answer := CASE WHEN does_fit[c] THEN 1 ELSE 0 END;
         END IF;
-        IF answer = 3 OR is_kept[c] AND takes THEN
+        IF verdict >= 2 AND takes THEN
           states[numbers[n]] := s;
-          writes[numbers[n]] := 1;
-          must_write := true;
+          IF sweeps IS NULL THEN
+            sweeps := array_fill(NULL::bigint, ARRAY[cardinality(of_rules)]);
+          END IF;
+          sweeps[numbers[n]] := CASE
+            WHEN s.kind = 'L' AND s.p > 0 AND numbers[6] = 0
+            THEN ((now_us + 60000000 + (s.used + s.p - 1) / s.p) / 60000000 + 1) * 60000000
+            ELSE sweep_instant_us(s, now_us, numbers[6] = 1)
+          END;
+          IF s.kind = 'G' AND is_locked THEN
+            refusal := log_write(s);
+          END IF;
         END IF;
         IF s.kind = 'L' THEN
           reply := reply || ARRAY[
-            answer, s.used, s.at_us, s.busy_since_us, CASE WHEN s.used = 0 THEN 0 ELSE s.given_back END, 0
+            CASE WHEN verdict >= 4 THEN 3 ELSE verdict % 2 END, s.used, s.at_us, s.busy_since_us,
+            CASE WHEN s.used = 0 THEN 0 ELSE s.given_back END, 0
           ];
         ELSE
-          reply := reply || answer || told(s, numbers, n, answer);
+          reply := reply || CASE WHEN verdict >= 4 THEN 3 ELSE verdict % 2 END
+            || told(s, numbers, n, verdict % 2 = 1);
         END IF;
         n := n + 13;
       END LOOP;
     END LOOP;
 
-    EXIT WHEN is_locked OR NOT must_write;
+    IF sweeps IS NULL THEN
+      RETURN reply;
+    END IF;
+    EXIT WHEN is_locked;
+    IF cardinality(of_rules) = 1 AND states[1].sweep_at_us IS NULL THEN  -- a new key alone needs no lock
+      s := states[1];
+      INSERT INTO state VALUES (
+        of_rules[1], of_keys[1], sweeps[1], s.kind, s.room, s.q, s.p, s.length_us, s.parts, s.calendar, s.used,
+        s.before, s.at_us, s.busy_since_us, s.given_back, s.start_us, s.end_us, s.series
+      ) ON CONFLICT DO NOTHING;
+      IF FOUND THEN
+        refusal := CASE WHEN s.kind = 'G' THEN log_write(s) END;
+        RETURN reply;
+      END IF;
+    END IF;
     refusal := hold_places(of_rules, of_keys, states);
     is_locked := true;
   END LOOP;
 
-  IF must_write THEN
-    refusal := write_states(places, states, writes, now_us, numbers[6] = 1);
+  IF cardinality(of_rules) > 1 THEN
+    UPDATE state t SET
+      sweep_at_us = w.sweep_us, kind = w.kind, room = w.room, q = w.q, p = w.p, length_us = w.length_us,
+      parts = w.parts, calendar = w.calendar, used = w.used, before = w.before, at_us = w.at_us,
+      busy_since_us = w.busy_since_us, given_back = w.given_back, start_us = w.start_us, end_us = w.end_us,
+      series = w.series
+    FROM unnest(places, sweeps, states) w (
+      place, sweep_us, rule, key, sweep_at_us, kind, room, q, p, length_us, parts, calendar, used, before,
+      at_us, busy_since_us, given_back, start_us, end_us, series
+    )
+    WHERE t.ctid = w.place AND w.sweep_us IS NOT NULL;
+  ELSE
+    s := states[1];
+    UPDATE state t SET
+      sweep_at_us = sweeps[1], kind = s.kind, room = s.room, q = s.q, p = s.p, length_us = s.length_us,
+      parts = s.parts, calendar = s.calendar, used = s.used, before = s.before, at_us = s.at_us,
+      busy_since_us = s.busy_since_us, given_back = s.given_back, start_us = s.start_us, end_us = s.end_us,
+      series = s.series
+    WHERE t.ctid = alone.place;
   END IF;
   RETURN reply;
 END

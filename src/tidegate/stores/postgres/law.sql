@@ -115,14 +115,14 @@ $$;
 
 -- The instant from which on the key is as fresh; null if never by itself.
 CREATE OR REPLACE FUNCTION fresh_at_us(s state) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  RETURN CASE s.kind
-    WHEN 'L' THEN
-      CASE WHEN s.used = 0 THEN s.at_us WHEN s.p > 0 THEN s.at_us + div_ceil(s.used, s.p) END
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE s.kind
+    WHEN 'L' THEN CASE
+      WHEN s.used = 0 THEN s.at_us
+      WHEN s.p > 0 THEN s.at_us + (s.used + s.p - 1) / s.p
+    END
     WHEN 'F' THEN CASE WHEN s.used = 0 THEN s.at_us ELSE s.end_us END
     WHEN 'S' THEN s.start_us + s.length_us * CASE WHEN s.used > 0 THEN 2 ELSE 1 END
     WHEN 'G' THEN s.end_us + s.length_us
-  END;
-END
+  END
 $$;
