@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from fractions import Fraction
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_a_steady_caller(redis_like: RedisLike, every_ms: int):
     store = RedisStore(redis_like.url, prefix="steady", deadline="10s")
     limiter = Limiter(LIMIT, store=store, clock=clock)
     for number in range(600):
-        clock.set(1_000 + number * every_ms / 1_000)
+        clock.set(1_000 + Fraction(number * every_ms, 1_000))
         assert limiter.hit("key")
         if number % 20 == 0:
             assert _endless(redis_like, "steady") == []
