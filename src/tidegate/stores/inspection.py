@@ -74,13 +74,16 @@ def list_keys(
 
 
 def show_key(store: Any, rule: str, key: Key) -> KeyHeld | None:
-    """What is held of one key; None if nothing is, which means that it is fresh."""
+    """What is held of one key; None if nothing is that matters, which means that it is fresh."""
     held = _beside(store, "browse").show_key(store, rule, key)
     if held is None:
         return None
     look = Charge(rule, key, TokenBucket(1, "1/s"), 0)
     now_us = store.decide([look], take=False, deadline_us=_SLOW_US)[0].now_us
-    return KeyHeld(rule, key, held.core_state, now_us, held.forgotten_after_us(now_us))
+    state = held.core_state
+    if held.is_reset or (state is not None and state.law.is_fresh(state.law.advance(state, now_us))):
+        return None
+    return KeyHeld(rule, key, state, now_us, held.forgotten_after_us(now_us))
 
 
 def reset_keys(store: Any, rule: str, prefix: str = "") -> int:

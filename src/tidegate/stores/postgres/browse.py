@@ -54,6 +54,8 @@ class StoredState(NamedTuple):
     state: Any
     swept_at_us: int | None
 
+    is_reset = False
+
     @property
     def core_state(self) -> Any:
         """The state as core knows it."""
