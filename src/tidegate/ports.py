@@ -20,9 +20,6 @@ from tidegate.stores.base import AwaitedStore, RemoteStore, Store
 
 T = TypeVar("T")
 
-DEADLINE_US = 50_000
-"""How long a decision on the network may take where neither the limiter nor the store says."""
-
 
 class Port(FlowPort, Protocol):
     """A port as a limiter has it: to hand to flows, and to close at the end."""
@@ -112,9 +109,7 @@ class _NetworkPort:
     def __init__(self, store: RemoteStore | AwaitedStore, deadline_us: int | None) -> None:
         self.name = store.name
         self.splits = store.splits
-        self.deadline_us: int = (
-            getattr(store, "deadline_us", DEADLINE_US) if deadline_us is None else deadline_us
-        )
+        self.deadline_us = store.deadline_us if deadline_us is None else deadline_us
         self.parts = store.parts
         self._deadline_us = deadline_us  # None: the store's own
 

@@ -74,6 +74,7 @@ class Awaited:
 
     name = "remote"
     splits = True
+    deadline_us = 50_000
 
     def __init__(self, servers: Servers, health: Health) -> None:
         self.servers, self.health = servers, health
@@ -110,6 +111,7 @@ class Remote:
 
     name = "remote"
     splits = True
+    deadline_us = 50_000
     made = 0
 
     def __init__(self, servers: Servers, where: str | None = None) -> None:

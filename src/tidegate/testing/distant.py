@@ -36,6 +36,7 @@ class DistantStore:
 
     name = "distant"
     splits = False
+    deadline_us = 50_000
 
     def __init__(self, *, clock: Clock | None = None, beside: DistantStore | None = None) -> None:
         self.is_away = False
@@ -99,6 +100,7 @@ class AwaitedDistantStore:
 
     name = "distant"
     splits = False
+    deadline_us = 50_000
 
     def __init__(self, store: DistantStore) -> None:
         self.health = store.health

@@ -21,6 +21,13 @@ from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET, Script
 from tidegate.units import US_PER_S
 
 
+def the_outcome(answers: list[Any]) -> Outcome:
+    """The outcome of the only charge of the only request."""
+    ((outcome,),) = answers
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
 class PlainStore:
     """A store on a server's unix socket."""
 
@@ -33,7 +40,7 @@ class PlainStore:
         adjust: Script = ADJUST,
         forget: Script = FORGET,
     ) -> None:
-        self.redis = redis.Redis(unix_socket_path=str(server.unix_path))
+        self.redis: Any = redis.Redis(unix_socket_path=str(server.unix_path))
         self.names = Names()
         self._decide, self._adjust, self._forget = decide, adjust, forget
 
@@ -87,9 +94,20 @@ class PlainStore:
         except redis.exceptions.NoScriptError:
             return self.redis.eval(script.text, len(keys), *keys, *args)
 
-    def _about(self, now_us: int | None) -> int:
-        """About where the store's clock is."""
-        if now_us is not None:
-            return now_us
+    def now_us(self) -> int:
+        """Where the server's clock is."""
         seconds, us = self.redis.time()
         return int(seconds * US_PER_S + us)
+
+    def together(self, script: Script, sent: tuple[list[bytes], list[bytes]], *after: Any) -> list[Any]:
+        """The script's answer and those to other commands, with nothing in between."""
+        self.redis.script_load(script.text)
+        keys, args = sent
+        pipeline = self.redis.pipeline(transaction=True)
+        pipeline.evalsha(script.sha, len(keys), *keys, *args)
+        for command in after:
+            pipeline.execute_command(*command)
+        return pipeline.execute()
+
+    def _about(self, now_us: int | None) -> int:
+        return self.now_us() if now_us is None else now_us

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -11,7 +12,9 @@ from tests.servers.network import REPLIES, Network
 from tests.servers.redis_groups import wait_for
 from tests.servers.redis_like import RedisLike
 from tests.stores.redis.faces import Face, charge
+from tidegate.errors import StoreUnavailable
 from tidegate.stores.health import FAILURES_TO_OPEN
+from tidegate.stores.redis.store import RedisStore
 
 pytestmark = pytest.mark.real_time
 
@@ -92,7 +95,7 @@ def test_a_server_that_was_never_reached(opened: Opened, valkey: RedisLike, netw
 
 
 def test_a_late_reply_is_no_answer_to_another_call(opened: Opened, valkey: RedisLike, network: Between):
-    """C137: replies come 60 ms late, calls wait 40 ms; every answer that comes is that to its own call."""
+    """C137, C142: replies come 60 ms late, calls wait 40 ms; each answer that comes is to its own call."""
     way = network(valkey.port)
     store = opened(way.through(valkey.url), deadline="40ms")
     store.takes()
@@ -162,3 +165,45 @@ def test_many_calls_after_a_failure_end_with_it(opened: Opened, own_redis: Calla
 
     assert {answer.cause for answer in answers} == {"deadline"}
     assert time.perf_counter() - begin_s < 0.2
+
+
+def test_a_crowd_before_a_frozen_server(own_redis: Callable[..., RedisLike]):
+    """Twenty threads and a hundred tasks: each is told by the deadline, and served soon after the thaw."""
+    server = own_redis()
+    store = RedisStore(server.url, deadline="100ms")
+    took_s: list[float] = []
+
+    def ask() -> None:
+        begin_s = time.perf_counter()
+        with pytest.raises(StoreUnavailable):
+            store.decide([charge()])
+        took_s.append(time.perf_counter() - begin_s)
+
+    async def ask_awaited() -> None:
+        begin_s = time.perf_counter()
+        with pytest.raises(StoreUnavailable):
+            await store.awaited.decide([charge()])
+        took_s.append(time.perf_counter() - begin_s)
+
+    async def crowd() -> None:
+        await store.awaited.decide([charge()])
+        server.freeze()
+        await asyncio.gather(
+            *(ask_awaited() for _ in range(100)), *(asyncio.to_thread(ask) for _ in range(20))
+        )
+        server.thaw()
+        thawed_s = time.perf_counter()
+        while time.perf_counter() < thawed_s + 1:
+            try:
+                await store.awaited.decide([charge("other")])
+                break
+            except StoreUnavailable:
+                await asyncio.sleep(0.01)
+        else:
+            raise AssertionError("not served again within a second")
+        await store.awaited.close()
+
+    asyncio.run(crowd())
+
+    assert len(took_s) == 120
+    assert sorted(took_s)[118] < 0.1 + GRACE_S + SCHEDULING_S

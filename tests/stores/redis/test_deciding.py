@@ -12,6 +12,8 @@ from tests.stores.redis.faces import Face, charge
 from tidegate import FixedWindow, SlidingLog, TokenBucket
 from tidegate.core.compose import Adjustment
 from tidegate.errors import StoreError, StoreUnavailable
+from tidegate.stores.base import AwaitedStore, RemoteStore
+from tidegate.stores.redis.store import RedisStore
 
 Opened = Callable[..., Face]
 
@@ -196,3 +198,12 @@ def test_a_reply_in_pieces(opened: Opened, valkey: RedisLike, network: Callable[
     way.delay(0.02)
 
     assert store.takes()
+
+
+def test_it_is_a_store_on_the_network():
+    """The type checker holds both faces against the contract; the names say the same at run time."""
+    store: RemoteStore = RedisStore("redis://localhost")
+    awaited: AwaitedStore = store.awaited
+
+    assert (store.name, awaited.name) == ("redis", "redis")
+    assert store.health is awaited.health

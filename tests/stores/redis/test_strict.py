@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.servers.redis_groups import in_sync, wait_for
+from tests.servers.redis_groups import Cluster, in_sync, wait_for
 from tests.servers.redis_like import RedisLike
 from tests.stores.redis.faces import Face, charge
 from tidegate import TokenBucket
 from tidegate.errors import StoreError, StoreUnavailable
+from tidegate.stores.redis.epochs import begin_full
 
 Opened = Callable[..., Face]
 Own = Callable[..., RedisLike]
@@ -117,3 +118,25 @@ def test_an_outage_while_looking(opened: Opened, own_redis: Own):
 
     with pytest.raises(StoreUnavailable):
         store.decide(strict())
+
+
+def test_beginning_full(own_redis: Own):
+    """Whoever sets up a server says so once: strict keys are full then. What was set before stays."""
+    server = own_redis()
+    with Face("blocking", server.url) as store:
+        assert begin_full(store.store) == 1
+        assert store.decide(strict())[0].remaining == 9
+        assert begin_full(store.store) == 0
+
+        server.flush()
+        assert not store.decide(strict())[0].allowed
+        assert begin_full(store.store) == 0
+        assert not store.decide(strict())[0].allowed
+
+
+def test_beginning_full_on_a_cluster(redis_cluster: Cluster):
+    """Each slot has an epoch, on the master that serves it."""
+    with Face("blocking", f"redis+cluster://127.0.0.1:{redis_cluster.nodes[0].port}") as store:
+        assert begin_full(store.store) == 16_384
+        assert all(store.decide(strict(f"key {number}"))[0].remaining == 9 for number in range(50))
+        assert begin_full(store.store) == 0

@@ -126,6 +126,11 @@ class PostgresStore:
         self._awaited = AwaitedPostgresStore(self._core)
 
     @property
+    def deadline_us(self) -> int:
+        """How long a call may take that names no deadline."""
+        return self._core.options.deadline_us
+
+    @property
     def health(self) -> Health:
         """Whether the server answers, and how often it did not."""
         return self._core.shared.health
@@ -232,6 +237,11 @@ class AwaitedPostgresStore:
         self._sides: dict[asyncio.AbstractEventLoop, LoopSide] = {}
         self._lock = threading.Lock()
         _faces.add(self)
+
+    @property
+    def deadline_us(self) -> int:
+        """How long a call may take that names no deadline."""
+        return self._core.options.deadline_us
 
     @property
     def health(self) -> Health:

@@ -102,6 +102,7 @@ class AwaitedConnection:
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
+        self._writer = getattr(raw, "_writer", None)  # the library may let go of it before we do
 
     async def call(self, commands: Sequence[Command], until_s: float) -> list[Any]:
         """The replies; see `Connection.call`."""
@@ -128,15 +129,14 @@ class AwaitedConnection:
 
     def is_quiet(self) -> bool:
         """Whether it is open, as far as the loop has heard."""
-        reader, writer = getattr(self._raw, "_reader", None), getattr(self._raw, "_writer", None)
+        reader, writer = getattr(self._raw, "_reader", None), self._writer
         return reader is not None and writer is not None and not (reader.at_eof() or writer.is_closing())
 
     def drop(self) -> None:
         """Close it without a word, and without waiting for what could not be sent."""
-        writer = getattr(self._raw, "_writer", None)
-        if writer is not None:
+        if self._writer is not None:
             with suppress(RuntimeError):  # the loop has ended, and its sockets with it
-                writer.transport.abort()
+                self._writer.transport.abort()
                 self._raw._close()
 
 

@@ -77,9 +77,9 @@ for number = 1, #sizes do
       local ago
       level, at, ago, given = match(value, pattern)
       if level then
-        level, at = level + 0, at + 0
+        level, at, ago = level + 0, at + 0, ago + 0
         since = at - ago
-        if level > MOST or at - now > STEP_US then
+        if level > MOST or at < -MOST or ago > MOST or ago < -MOST or at - now > STEP_US then
           level = nil
         elseif level == 0 then
           at, given = now, '0'

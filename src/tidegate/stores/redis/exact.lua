@@ -27,10 +27,11 @@ local function aligned(at, length)
   return rest < 0 and at - rest - length or at - rest
 end
 
--- The whole number that a text says, an exponent included; nil if it says none that is exact.
+-- The whole number that a text says, an exponent included; nil if it says none that is exact. What stands
+-- behind a zero byte tonumber() would not see.
 local function whole(text)
   local number = tonumber(text)
-  if number and number > -EXACT and number < EXACT and number % 1 == 0 then
+  if number and number > -EXACT and number < EXACT and number % 1 == 0 and not string.find(text, '%z') then
     return number
   end
 end

@@ -10,8 +10,9 @@ local function of(text, kind)
   local capacity, calendar, past = match(text, '^F1 (%S+) (%a+:%S+) ()')
   capacity = whole(capacity)
   if capacity and capacity > 0 then
-    local length = whole(match(calendar, '^even:(%d+)$'))
-    if length ~= 0 then
+    local unit, of = match(calendar, '^(%a+):(.*)$')
+    local length = unit == 'even' and whole(match(of, '^%d+$')) or nil
+    if length and length > 0 or unit == 'day' or unit == 'week' or unit == 'month' or unit == 'year' then
       return { kind = kind, text = format('F1 %.0f %s ', capacity, calendar), capacity = capacity, grain = 1,
         length = length }, past
     end

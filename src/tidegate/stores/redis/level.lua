@@ -23,7 +23,7 @@ local function read(law, value, from)
   if given and not match(given, '^%d+$') then
     given = whole(given) and format('%.0f', whole(given))
   end
-  if level and at and ago and given and level >= 0 and #given <= 30 and not match(given, '^-') then
+  if level and at and ago and given and level >= 0 and not match(given, '^-') then
     return { law = law, level = level, at = at, since = at - ago, given = given }
   end
 end

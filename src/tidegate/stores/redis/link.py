@@ -90,6 +90,7 @@ class Link:
         if now_s - self._renewed_at_s >= RENEWED_EVERY_S:
             self._renewed_at_s = now_s
             self.age += 1
+            self.is_trusted = False
             self.pool.renew()
 
     async def open_awaited(self) -> AwaitedConnection:

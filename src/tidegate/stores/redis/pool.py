@@ -29,6 +29,7 @@ class Pool:
     def __init__(self, open_one: Callable[[], BlockingConnection], most: int) -> None:
         self._open_one = open_one
         self._most = most
+        self._is_closed = False
         self._begin()
         _pools.add(self)
 
@@ -39,7 +40,6 @@ class Pool:
         self._opening = 0
         self._waiting = 0
         self._age = 0  # connections of an earlier age are not used again
-        self._is_closed = False
 
     def take(self, until_s: float) -> tuple[int, BlockingConnection]:
         """A connection that is open, as far as can be seen, to be given back or dropped.
@@ -94,7 +94,7 @@ class Pool:
             self._changed.notify_all()
 
     def _wait(self, until_s: float) -> tuple[int, BlockingConnection]:
-        failed: list[StoreError] = []  # by the opener of this caller, if there is one
+        ended: list[StoreError | None] = []  # how it went, once the opening of this caller has ended
         is_opening = False
         with self._changed:
             self._waiting += 1
@@ -102,11 +102,13 @@ class Pool:
                 while not self._is_closed:
                     if self._idle:
                         return self._idle.pop()
-                    if failed:
-                        raise failed[0]
+                    if ended:
+                        is_opening, error = False, ended.pop()
+                        if error is not None:
+                            raise error
                     if not is_opening and self._opening < self._waiting and self._open < self._most:
                         is_opening = True
-                        self._start_opening(failed)
+                        self._start_opening(ended)
                     left_s = until_s - time.monotonic()
                     if left_s <= 0:
                         what = "is ready" if is_opening else f"of {self._most} is free"
@@ -116,31 +118,32 @@ class Pool:
                 self._waiting -= 1
         raise StoreError("the store is closed")
 
-    def _start_opening(self, failed: list[StoreError]) -> None:
+    def _start_opening(self, ended: list[StoreError | None]) -> None:
         """Make a connection in a thread of its own. Called under the lock."""
         self._open += 1
         self._opening += 1
         try:
             threading.Thread(
-                target=self._open_beside, args=(failed, self._age), name="tidegate-connecting", daemon=True
+                target=self._open_beside, args=(ended, self._age), name="tidegate-connecting", daemon=True
             ).start()
         except RuntimeError as error:  # the interpreter ends, or there is no room for a thread
             self._open -= 1
             self._opening -= 1
             raise StoreUnavailable(f"no connection can be made: {error}", "connection") from error
 
-    def _open_beside(self, failed: list[StoreError], age: int) -> None:
+    def _open_beside(self, ended: list[StoreError | None], age: int) -> None:
         try:
             made = self._open_one()
         except Exception as error:  # noqa: BLE001 - told to the caller who waits for it
             with self._changed:
                 self._open -= 1
                 self._opening -= 1
-                failed.append(classified(error))
+                ended.append(classified(error))
                 self._changed.notify_all()
             return
         with self._changed:
             self._opening -= 1
+            ended.append(None)
             if age == self._age and not self._is_closed:
                 self._idle.append((age, made))
                 self._changed.notify_all()  # one of them takes it
@@ -160,6 +163,7 @@ class LoopPool:
         self._all: set[AwaitedConnection] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: deque[asyncio.Future[AwaitedConnection]] = deque()
+        self._age = 0  # connections of an earlier age are not used again
         self._is_closed = False
 
     async def take(self) -> AwaitedConnection:
@@ -185,6 +189,7 @@ class LoopPool:
         """Put back a connection that has answered all it was asked."""
         if connection not in self._all:
             connection.drop()  # its time has passed while it was in use
+            self._open_more()
             return
         waiter = self._next_waiter()
         if waiter is None:
@@ -202,6 +207,7 @@ class LoopPool:
         """Use none of the present connections again."""
         self.clear()
         self._all = set()
+        self._age += 1
 
     def clear(self) -> None:
         """Close what is idle."""
@@ -246,6 +252,7 @@ class LoopPool:
             self._open_more()
 
     async def _open_beside(self) -> None:
+        age = self._age
         try:
             made = await self._open_one()
         except Exception as error:  # noqa: BLE001 - told to the caller who waits for it
@@ -253,7 +260,7 @@ class LoopPool:
             if waiter is not None:
                 waiter.set_exception(classified(error))
             return
-        if self._is_closed:
+        if self._is_closed or age != self._age:
             made.drop()
             return
         self._all.add(made)

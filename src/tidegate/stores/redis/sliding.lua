@@ -18,7 +18,8 @@ local function read(law, value, from)
   local before, counted, at, ago, start = match(value, '^(%S+) (%S+) (%S+) (%S+) (%S+)$', from)
   before, counted, at, ago, start = whole(before), whole(counted), whole(at), whole(ago), whole(start)
   if before and counted and at and ago and start
-    and before >= 0 and counted >= 0 and before <= law.most and counted <= law.most then
+    and before >= 0 and counted >= 0 and before <= law.most and counted <= law.most
+    and at >= start and at - start < law.length then
     return { law = law, before = before, counted = counted, at = at, since = at - ago, start = start }
   end
 end

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 from urllib.parse import quote, unquote
 
@@ -31,11 +31,14 @@ from tidegate.units import MILLI
 HEAD_BYTES, ROW_BYTES = 128, 16
 """Where the rows of a log begin, and the length of one."""
 
+LOOKED_AT_BYTES = 192
+"""So much of a value the scripts look at."""
+
 LAW_BYTES_MOST = 100
-"""The scripts look at 192 bytes of a state; its own numbers take up to 91."""
+"""The numbers of a state take up to 91 bytes behind its law."""
 
 _ALGORITHMS = {b"L1": "level", b"F1": "fixed_window", b"S1": "sliding_window", b"G1": "sliding_log"}
-_NUMBER = re.compile(rb"-?[0-9]{1,32}(?:\.[0-9]{1,32})?(?:[eE][+-]?[0-9]{1,2})?")
+_NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class StoredState(NamedTuple):
@@ -77,11 +80,10 @@ def parse_state(value: bytes) -> StoredState | None:
     """
     if value == b"N1":
         return StoredState("fresh", 0, 0, 0, 0, None)
-    words = value[:HEAD_BYTES].split() if value.startswith(b"G") else value.split()
+    words = value[:HEAD_BYTES].split(b" ") if value.startswith(b"G") else value.split(b" ")
     try:
-        read = _READERS[words[0]] if words else None
-        state: Any = read and read(words, value)
-    except (KeyError, ValueError, IndexError, LimitError):
+        state: Any = _READERS[words[0]](words, value)
+    except (KeyError, ValueError, IndexError):
         return None
     if state is None:
         return None
@@ -91,8 +93,9 @@ def parse_state(value: bytes) -> StoredState | None:
 
 
 def _level(words: list[bytes], _: bytes) -> LevelState | None:
-    room, q, p, level, at_us, ago_us = _numbers(words[1:7], 6)
-    (given_back,) = _numbers(words[7:], 1, most=10**30)
+    room, q, p, level, at_us, ago_us = _numbers(words[1:-1], 6)
+    given = words[7]
+    given_back = int(given) if given.isdigit() else _numbers([given], 1)[0]
     if room <= 0 or q < MILLI or q % MILLI or room % (q // MILLI) or min(p, level, given_back) < 0:
         return None
     return LevelState(level, at_us, at_us - ago_us, given_back, Level(room, q, p))
@@ -108,33 +111,41 @@ def _fixed(words: list[bytes], _: bytes) -> FixedState | None:
 
 def _sliding(words: list[bytes], _: bytes) -> SlidingState | None:
     capacity, tick_us, parts, before, counted, at_us, ago_us, start_us = _numbers(words[1:], 8)
-    if min(capacity, tick_us, parts) <= 0 or min(before, counted) < 0:
-        return None
     law = Sliding(capacity, tick_us, parts)
+    if (
+        min(capacity, tick_us, parts) <= 0
+        or law.length_us >= EXACT
+        or not start_us <= at_us < start_us + law.length_us
+    ):
+        return None
+    if min(before, counted) < 0 or max(before, counted) > law.most:
+        return None
     return SlidingState(before, counted, at_us, at_us - ago_us, start_us, law)
 
 
 def _log(words: list[bytes], value: bytes) -> LogState | None:
-    capacity, window_us, first, past, base, total, at_us, ago_us = _numbers(words[1:], 8)
-    if min(capacity, window_us) <= 0 or not 0 <= first <= past or not 0 <= base <= total:
+    capacity, window_us, first, past, base, total, at_us, ago_us = _numbers(words[1:9], 8)
+    if len(words) == 9 or min(capacity, window_us) <= 0 or not 0 <= first <= past or not 0 <= base <= total:
         return None
     law, since_us = Log(capacity, window_us), at_us - ago_us
     rows = value[HEAD_BYTES + ROW_BYTES * first : HEAD_BYTES + ROW_BYTES * past]
     if len(rows) < ROW_BYTES * (past - first):
-        return law.holding(total - base, at_us, since_us)
+        return law.holding(total - base, at_us, since_us) if len(value) >= LOOKED_AT_BYTES else None
     numbers = [int(number) for number in struct.unpack(f"<{len(rows) // 8}d", rows)]
     totals = [sum_ - base for sum_ in numbers[1::2]]
+    if (totals[-1] if totals else 0) != total - base:
+        return None
     return LogState(numbers[::2], totals, 0, len(totals), at_us, since_us, law)
 
 
-def _numbers(words: list[bytes], count: int, most: int = EXACT) -> list[int]:
-    """So many whole numbers, exponents included. Raises ValueError for anything else."""
+def _numbers(words: list[bytes], count: int) -> list[int]:
+    """So many whole numbers as the scripts read them, exponents included. Raises ValueError for others."""
     if len(words) != count or not all(map(_NUMBER.fullmatch, words)):
         raise ValueError(words)
-    numbers = [Fraction(word.decode()) for word in words]
-    if not all(number.denominator == 1 and abs(number) < most for number in numbers):
+    numbers = list(map(float, words))
+    if not all(number.is_integer() and abs(number) < EXACT for number in numbers):
         raise ValueError(words)
-    return [number.numerator for number in numbers]
+    return list(map(int, numbers))
 
 
 def _calendar_text(calendar: Calendar) -> str:
@@ -145,13 +156,31 @@ def _calendar_text(calendar: Calendar) -> str:
     raise StoreError(f"windows of type {type(calendar).__name__} cannot be kept in Redis")
 
 
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """The calendar of a zone that is not known here: of what it counted, only the window is known."""
+
+    unit: str
+    zone: str
+
+    def window(self, now_us: int) -> tuple[int, int]:
+        """An instant alone."""
+        return now_us, now_us + 1
+
+
 def _calendar(text: str) -> Calendar:
     unit, _, of = text.partition(":")
     if unit == "even":
-        return Even(int(of))
-    if unit not in get_args(CalendarUnit):
+        (length_us,) = _numbers([of.encode()], 1) if of.isdigit() else (0,)
+        if length_us == 0:
+            raise ValueError(text)
+        return Even(length_us)
+    if unit not in get_args(CalendarUnit) or not of:
         raise ValueError(text)
-    return Local(unit, unquote(of))  # type: ignore[arg-type]  # it is one of the units
+    try:
+        return Local(unit, unquote(of))  # type: ignore[arg-type]  # it is one of the units
+    except LimitError:
+        return _Elsewhere(unit, unquote(of))
 
 
 _READERS: dict[

@@ -71,6 +71,7 @@ class RedisStore:
         servers = self.servers
         self.health: Health = servers.topology.health
         self.splits = servers.topology.is_cluster
+        self.deadline_us = servers.options.deadline_us
         self._verbs = Verbs(servers.topology, ThreadWay(servers), servers.options.deadline_us)
         self._awaited = AwaitedRedisStore(servers)
 
@@ -144,6 +145,7 @@ class AwaitedRedisStore:
         self.servers = servers
         self.health: Health = servers.topology.health
         self.splits = servers.topology.is_cluster
+        self.deadline_us = servers.options.deadline_us
         self._ways: dict[asyncio.AbstractEventLoop, LoopWay] = {}
         self._lock = threading.Lock()
         _faces.add(self)

@@ -159,7 +159,8 @@ class Spread:
         if self.health.is_open:
             await self.doubt(line)
         self.health.check()
-        await line.beside(self, lambda: self._read(line), until_s)
+        if not self._is_fresh():
+            await line.beside(self, lambda: self._read(line), until_s)
         owner = self._owners[number]
         if owner is not None:
             return owner
@@ -180,7 +181,7 @@ class Spread:
 
     async def doubt(self, line: Line) -> None:
         """Read the map again beside the callers, if that was not done just now."""
-        if time.monotonic() - self._read_at_s >= READ_EVERY_S:
+        if not self._is_fresh():
             await line.beside(self, lambda: self._read(line), None)
 
     def close(self) -> None:
@@ -190,7 +191,7 @@ class Spread:
 
     async def _read(self, line: Line) -> None:
         """Read the map from the first node that answers: those that have answered before, then the seeds."""
-        if self._was_read and time.monotonic() - self._read_at_s < READ_EVERY_S:
+        if self._is_fresh():
             return
         self._read_at_s = time.monotonic()
         well = [host for host, link in list(self._links.items()) if not link.health.is_open]
@@ -211,6 +212,9 @@ class Spread:
             except (StoreError, LookupError, TypeError, ValueError, AttributeError) as error:
                 trouble.append(f"{host[0]}:{host[1]}: {error}")
         self._trouble = "; ".join(trouble)[:500]
+
+    def _is_fresh(self) -> bool:
+        return self._was_read and time.monotonic() - self._read_at_s < READ_EVERY_S
 
     def _keep(self, reply: Any, asked: Host) -> None:
         """Put the map that a node has told in the place of ours."""

@@ -78,6 +78,9 @@ class Verbs:
         by_link: dict[Link, list[int]] = defaultdict(list)
         until_s = self._until_s(deadline_us)
         for number, request in enumerate(requests):
+            if self._only_link is not None:
+                by_link[self._only_link].append(number)
+                continue
             try:
                 slot = self._common_slot(request)
                 by_link[await self._topology.link(slot, self._way.line, until_s)].append(number)
