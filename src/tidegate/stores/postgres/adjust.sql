@@ -70,12 +70,18 @@ DECLARE
   reply bigint[];
   n int := 9;
   place int;
+  epoch bigint;
   locked record;
   done record;
   s state;
   checked bigint;
 BEGIN
   checked := checked_call(numbers);
+  FOR a IN 0 .. numbers[8] - 1 LOOP  -- before anything is locked, for whoever writes the epoch may wait for a lock
+    IF epoch IS NULL AND numbers[9 + 22 * a + 11] = 1 AND numbers[9 + 22 * a + 13] > 0 THEN
+      epoch := epoch_us(CASE WHEN numbers[6] = 1 THEN numbers[7] ELSE clock_us() END, true);
+    END IF;
+  END LOOP;
   INSERT INTO state (rule, key, sweep_at_us)  -- before anything is locked, as in decide.sql
   SELECT u.rule, u.key, clock_us() + 60000000
   FROM unnest(of_rules, of_keys) WITH ORDINALITY u (rule, key, place)
@@ -98,7 +104,7 @@ BEGIN
     s := states[place];
     done := adjusted(
       s, numbers, n, law_of(numbers, n, calendars, edges_us), now_us,
-      CASE WHEN numbers[n + 11] = 1 AND numbers[n + 13] > 0 AND s.kind IS NULL THEN epoch_us(now_us, true) END
+      CASE WHEN numbers[n + 11] = 1 THEN epoch END
     );
     s := done.s;
     IF done.changed IS NULL THEN

@@ -1,7 +1,6 @@
 -- Decide requests, each all-or-nothing, one after another at one instant (core/compose.py).
 --
--- `decide` (levels.sql) is called once per round trip, as the only statement of its transaction, at READ
--- COMMITTED. It decides the common case itself and hands all others to `decide_any`, with the same parameters.
+-- Called once per round trip, as the only statement of its transaction, at READ COMMITTED.
 --
 --   of_rules, of_keys   the keys of all requests, each once, in an order that all callers share: they are locked
 --                       in this order, one after another, so no two calls wait for each other
@@ -132,7 +131,7 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION decide_any(
+CREATE OR REPLACE FUNCTION decide(
   of_rules bytea[], of_keys bytea[], numbers bigint[], calendars text[], edges_us bigint[]
 ) RETURNS bigint[] LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path FROM CURRENT

@@ -15,8 +15,8 @@ from tidegate.stores.postgres.wire import VERSION
 STEPS = ("schema.sql",)
 """What brings the tables from version 0 (nothing) to 1, from 1 to 2, and so on."""
 FUNCTIONS = (
-    *("level.sql", "windows.sql", "log.sql", "law.sql", "carry.sql", "rows.sql", "decide.sql", "levels.sql"),
-    *("adjust.sql", "sweep.sql", "browse.sql"),
+    *("level.sql", "windows.sql", "log.sql", "law.sql", "carry.sql", "rows.sql", "decide.sql", "adjust.sql"),
+    *("sweep.sql", "browse.sql"),
 )
 
 assert len(STEPS) == VERSION
