@@ -16,8 +16,8 @@ from tidegate.core.level import LevelState
 from tidegate.core.outcome import Charge
 from tidegate.errors import LimitError, StoreError
 from tidegate.stores.redis import scripts
+from tidegate.stores.redis.causes import error_said
 from tidegate.stores.redis.names import Names, slot
-from tidegate.stores.redis.refusals import error_said
 from tidegate.stores.redis.wire import (
     INSTANT_US_MOST,
     Missed,
