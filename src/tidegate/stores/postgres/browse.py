@@ -54,7 +54,10 @@ class StoredState(NamedTuple):
     state: Any
     swept_at_us: int | None
 
-    is_reset = False
+    @property
+    def is_reset(self) -> bool:
+        """Whether only a note is left that the key was made fresh: never, a reset leaves a level of 0."""
+        return False
 
     @property
     def core_state(self) -> Any:
