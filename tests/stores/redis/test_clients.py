@@ -80,7 +80,7 @@ def test_the_clients_retries_are_not_used(opened: Opened, face: str, own_redis: 
         from redis.asyncio.retry import Retry  # type: ignore[assignment]  # the same for asyncio
     made = kind.Redis(host="127.0.0.1", port=server.port, retry=Retry(ConstantBackoff(0.01), 10))
     store = opened(made, deadline="40ms")
-    store.takes()
+    store.decide([charge()], deadline_us=5_000_000)
     server.freeze()
     assert store.cause() == "deadline"
     server.thaw()

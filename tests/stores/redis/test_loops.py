@@ -168,7 +168,7 @@ class TestLoops:
         store = RedisStore(server.url, deadline="20ms")
 
         async def main() -> int:
-            await store.awaited.decide([charge()])
+            await store.awaited.decide([charge()], deadline_us=5_000_000)
             server.freeze()
             for _ in range(6):
                 await _cause(store)

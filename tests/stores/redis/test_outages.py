@@ -87,7 +87,7 @@ class TestCauses:
         """A frozen server."""
         server = own_redis()
         store = opened(client(library, face, server.port), deadline="30ms")
-        store.takes()
+        store.reach()
         server.freeze()
 
         assert store.cause() == "deadline"
