@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.cli.running import Run
+from tests.servers.redis_like import RedisLike
 from tests.shared.stores import ADDRESSES, at_ease
 from tidegate import FixedWindow, Limiter, Policy, Rule, SlidingLog, TokenBucket, open_store
 
@@ -111,15 +112,31 @@ def test_what_to_reset_must_be_said(run: Run):
 
 def test_a_server_is_prepared_and_checked(run: Run, address: str):
     """Preparing says what it did, and that it was done already; check finds the server usable."""
-    first, again = run("store", "init", address), run("store", "init", address)
+    how = [] if address.startswith("postgresql") else ["--full"]
+    first, again = run("store", "init", address, *how), run("store", "init", address, *how)
     checked = run("store", "check", address)
     told = json.loads(run("store", "check", address, "--json").out)
 
     assert (first.code, again.code, checked.code) == (0, 0, 0)
-    assert "already" in again.out
+    assert "already" in again.words
     assert told["usable"]
     assert {finding["grade"] for finding in told["findings"]} <= {"ok", "warning"}
     assert {"version", "clock"} <= {finding["what"] for finding in told["findings"]}
+
+
+def test_only_a_person_knows_that_a_server_is_new(run: Run, valkey: RedisLike):
+    """Strict budgets begin empty on a server that nothing is known of, and full where it was said before."""
+    policy = Policy([Rule("cap", TokenBucket(5, "1 per 1 h"), by=("org",), strict=True)])
+    address = f"{at_ease(valkey.url)}&may_forget=yes"
+    assert "nothing to prepare" in run("store", "init", address).words
+    with Limiter(policy, store=address) as limiter:
+        assert not limiter.hit({"org": "a"})
+    assert "already" in run("store", "init", address, "--full").words
+
+    valkey.flush()
+    assert run("store", "init", address, "--full").out == "strict budgets begin full\n"
+    with Limiter(policy, store=address) as limiter:
+        assert limiter.hit({"org": "a"}, 5)
 
 
 def test_a_server_that_is_away(run: Run):
@@ -142,7 +159,7 @@ def test_a_store_in_a_process_has_nothing_to_show(run: Run):
         assert "lives inside one process" in ran.err
 
 
-def test_logged_is_for_postgres(run: Run, valkey):
+def test_logged_is_for_postgres(run: Run, valkey: RedisLike):
     """Redis has no logged tables."""
     ran = run("store", "init", valkey.url, "--logged")
 

@@ -28,7 +28,6 @@ BY_CODE = {
     "OOM": "out_of_memory",
     "NOAUTH": "authentication",
     "WRONGPASS": "authentication",
-    "NOPERM": "authentication",
     "CLUSTERDOWN": "cluster_down",
     "TRYAGAIN": "cluster_down",  # some keys of the slot have moved already, and others have not
 }
@@ -43,7 +42,6 @@ BY_CLASS = {
     "AuthorizationError": "authentication",
     "AuthenticationWrongNumberOfArgsError": "authentication",
     "ExternalAuthProviderError": "authentication",
-    "NoPermissionError": "authentication",
     "ClusterDownError": "cluster_down",
     "TryAgainError": "cluster_down",
     "InvalidResponse": "broken_reply",
