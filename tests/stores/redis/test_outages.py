@@ -208,7 +208,7 @@ class TestMistakes:
 
     def test_a_command_that_the_server_does_not_know(self, opened: Opened, own_redis: Own):
         """A server whose scripting has been renamed away."""
-        store = opened(own_redis("redis-6.2", rename_command=("EVALSHA", '""')).url)
+        store = opened(own_redis(rename_command=("EVALSHA", '""')).url)
 
         with pytest.raises(StoreError, match="unknown command") as raised:
             store.takes()
