@@ -160,12 +160,15 @@ class TestBlockingPool:
             Face("blocking", pool) as store,
         ):
             gone = []
-            for _ in range(3):
+
+            def close_one() -> None:
                 store.takes()
                 with pool.connection() as connection:
                     gone.append(weakref.ref(connection))
                     connection.close()
-            del connection
+
+            for _ in range(3):
+                close_one()
             store.takes()
             gc.collect()
 
