@@ -120,17 +120,17 @@ def test_a_late_reply_is_no_answer_to_another_call(
 ):
     """C137: every other reply comes too late; every answer that comes is that to its own call."""
     way = network(postgres.port)
-    store = connected(opened, way.through(made.url), deadline="200ms")
+    store = connected(opened, way.through(made.url), deadline="400ms")
     answers = []
-    for number in range(8):
-        way.delay(0.25 if number % 2 else 0)
+    for number in range(6):
+        way.delay(0.5 if number % 2 else 0)
         (answer,) = store.decide_many([[charge(f"key {number}", cost=number % 10)]])
         answers.append(answer)
 
     assert all(isinstance(answer, Exception) == bool(number % 2) for number, answer in enumerate(answers))
     assert [
         (answer[0].charge.key, answer[0].remaining) for answer in answers if not isinstance(answer, Exception)
-    ] == [(f"key {number}", 10 - number % 10) for number in range(0, 8, 2)]
+    ] == [(f"key {number}", 10 - number % 10) for number in range(0, 6, 2)]
 
 
 def test_a_reply_that_trickles(opened: Opened, postgres: Postgres, made: Database, network: Between):

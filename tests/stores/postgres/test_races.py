@@ -11,6 +11,7 @@ from fractions import Fraction
 import pytest
 
 from tests.servers.postgres import Database, Postgres
+from tests.servers.redis_groups import wait_for
 from tests.stores.postgres.faces import TEN, Face, charge
 from tidegate import FixedWindow, SlidingLog, SlidingWindow, TokenBucket
 from tidegate.core.limits import Limit
@@ -38,6 +39,13 @@ def at_once(store: Face, count: int, key: str, limit: Limit) -> int:
 
     with ThreadPoolExecutor(count) as workers:
         return sum(workers.map(spend, range(count)))
+
+
+def deadlocks(postgres: Postgres, made: Database) -> int:
+    """How many the server has broken up; sessions tell it when they end, so they have ended."""
+    ours = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+    wait_for("no session is left", lambda: not postgres.sql(ours, made.name))
+    return int(postgres.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = %s", made.name)[0][0])
 
 
 @pytest.mark.parametrize("limit", KINDS, ids=repr)
@@ -99,8 +107,9 @@ def test_a_row_that_is_held_is_read_again(postgres: Postgres, made: Database):
     assert waited_s > 0.1
 
 
-def test_no_two_layered_requests_wait_for_each_other(made: Database):
+def test_no_two_layered_requests_wait_for_each_other(postgres: Postgres, made: Database):
     """Requests name the same keys in opposite orders, fresh and known ones: no deadlock, exact totals."""
+    before = deadlocks(postgres, made)
     one = [charge(f"key {number}", rule=f"rule {number % 3}") for number in range(6)]
     with Face("blocking", made.unix_url, deadline="20s", max_connections=12) as store:
 
@@ -113,10 +122,12 @@ def test_no_two_layered_requests_wait_for_each_other(made: Database):
 
         assert admitted == 10
         assert store.store.health.stats().unavailable == {}
+    assert deadlocks(postgres, made) == before
 
 
-def test_new_keys_below_a_shared_one(made: Database):
+def test_new_keys_below_a_shared_one(postgres: Postgres, made: Database):
     """A stampede of new keys under one budget that all share: no deadlock, and exactly the budget passes."""
+    before = deadlocks(postgres, made)
     wide = TokenBucket(100, "0/s")
     with Face("blocking", made.unix_url, deadline="20s", max_connections=12) as store:
 
@@ -129,6 +140,7 @@ def test_new_keys_below_a_shared_one(made: Database):
 
         assert admitted == 100
         assert store.store.health.stats().unavailable == {}
+    assert deadlocks(postgres, made) == before
 
 
 def test_swept_while_it_is_asked_for(postgres: Postgres, made: Database):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -38,6 +40,12 @@ def admitted_at_once(store: Face, count: int = 24) -> int:
         return sum(workers.map(lambda _: store.takes(), range(count)))
 
 
+def last_statements(postgres: Postgres) -> set[str]:
+    """What the sessions that are lent were asked last."""
+    asked = "SELECT query FROM pg_stat_activity WHERE application_name = 'lent' AND query <> ''"
+    return {query for (query,) in postgres.sql(asked)}
+
+
 class TestIsolation:
     """C003: a default of REPEATABLE READ or SERIALIZABLE changes nothing."""
 
@@ -48,16 +56,18 @@ class TestIsolation:
             assert store.store.health.stats().unavailable == {}
 
     @pytest.mark.parametrize("how", ["a pool", "a pooler"])
-    def test_sessions_of_others(self, made: Database, strict_sessions: str, how: str):
+    def test_sessions_of_others(self, postgres: Postgres, made: Database, strict_sessions: str, how: str):
         """They are left as they are: each call then brings its own transaction, in the same round trip."""
-        with ConnectionPool(made.unix_url, min_size=1, max_size=8, open=True) as pool:
-            target: Any = pool if how == "a pool" else f"{made.url}?prepare=no"
+        options = {"application_name": "lent"}
+        with ConnectionPool(made.unix_url, min_size=1, max_size=8, kwargs=options, open=True) as pool:
+            target: Any = pool if how == "a pool" else f"{made.url}?prepare=no&application_name=lent"
             with Face("blocking", target, deadline="10s") as store:
                 assert admitted_at_once(store) == 10
                 assert store.left() == 0
                 store.forget([("rule", "acme")])
                 assert store.left() == 10
                 assert store.store.health.stats().unavailable == {}
+                assert "COMMIT" in last_statements(postgres)
             with pool.connection() as connection:
                 level = connection.execute("SHOW transaction_isolation").fetchone()
 
@@ -141,6 +151,28 @@ class TestBlockingPool:
         ):
             assert [store.takes() for _ in range(11)] == [True] * 10 + [False]
             assert store.store.health.stats().unavailable == {}
+
+    def test_connections_that_are_gone_are_forgotten(self, made: Database, caplog: pytest.LogCaptureFixture):
+        """A store keeps nothing of a connection that its pool has closed."""
+        caplog.set_level("CRITICAL", logger="psycopg.pool")  # or what is logged keeps the connection
+        with (
+            ConnectionPool(made.unix_url, min_size=1, max_size=1, open=True) as pool,
+            Face("blocking", pool) as store,
+        ):
+            gone = []
+
+            def close_one() -> None:
+                store.takes()
+                with pool.connection() as connection:
+                    gone.append(weakref.ref(connection))
+                    connection.close()
+
+            for _ in range(3):
+                close_one()
+            store.takes()
+            gc.collect()
+
+            assert [reference() for reference in gone] == [None] * 3
 
     def test_a_transaction_of_the_users(self, made: Database):
         """A connection that is in a transaction is refused and left alone."""

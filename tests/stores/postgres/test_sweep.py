@@ -107,6 +107,18 @@ def test_a_sweep_is_bounded(
     assert rows(postgres, made, "entries") == 0
 
 
+def test_a_log_in_use_keeps_few_entries(opened: Opened, postgres: Postgres, made: Database):
+    """What counts no more goes as new entries come, and the total stays right."""
+    store = opened(made.url)
+    limit = SlidingLog(5, "1s")
+    admitted = [
+        store.decide([charge(limit=limit)], 10**15 + turn * 300_000)[0].remaining for turn in range(60)
+    ]
+
+    assert admitted == [4, 3, 2] + [1] * 57
+    assert rows(postgres, made, "entries") <= 5
+
+
 def test_a_sweep_waits_for_nobody(opened: Opened, made: Database, sweep: Callable[[int, int], int]):
     """A row that somebody holds is left for later."""
     store = opened(made.url)

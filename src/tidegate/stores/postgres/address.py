@@ -186,4 +186,7 @@ def allowed_ms(options: Options) -> int:
 def _settings(options: Options) -> str:
     """What our own sessions are told."""
     ms = allowed_ms(options)
-    return f"-c statement_timeout={ms} -c lock_timeout={ms} -c default_transaction_isolation=read\\ committed"
+    return (
+        f"-c statement_timeout={ms} -c lock_timeout={driver.lock_timeout_ms(ms)} "
+        "-c default_transaction_isolation=read\\ committed"
+    )

@@ -28,7 +28,7 @@ from tidegate.stores.postgres.causes import (
     TimeUp,
     classified,
 )
-from tidegate.stores.postgres.driver import Link, Row, Statement
+from tidegate.stores.postgres.driver import Link, Row, Statement, lock_timeout_ms
 from tidegate.stores.postgres.familiar import Familiar
 from tidegate.stores.postgres.pool import Pool
 from tidegate.stores.postgres.ports import Port
@@ -77,7 +77,7 @@ class Shared:
     def lock_timeout_ms(self) -> int:
         """What each call says itself, where the session is not ours to be told."""
         told = self.is_lent or not self.options.prepare
-        return -(-self.options.deadline_us // 1_000) if told else 0
+        return lock_timeout_ms(-(-self.options.deadline_us // 1_000)) if told else 0
 
 
 class Asking:

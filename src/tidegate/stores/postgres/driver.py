@@ -54,12 +54,12 @@ class Link:
     the link is to be dropped.
     """
 
-    def __init__(self, raw: Any, *, prepares: bool, owner: Any = None) -> None:
+    def __init__(self, raw: Any, *, prepares: bool) -> None:
         self._raw = raw
         self._prepares = prepares
         self._prepared: set[bytes] = set()
-        self.owner = owner
-        """The psycopg connection, where a pool of the user's has lent it."""
+        self.owner: Any = None
+        """The psycopg connection, while a pool of the user's lends it."""
         self.allowed_ms = 0
         """How long the server lets a call of ours take; 0 where that was not told to the session."""
 
@@ -137,9 +137,8 @@ class Link:
     async def allow(self, port: Port, until_s: float) -> None:
         """The server lets this call, and those that come after it, take as long as this deadline allows."""
         allowed_ms = int((until_s - port.now_s()) * 1_000) + 1
-        await self.run(
-            port, f"SET statement_timeout={allowed_ms}; SET lock_timeout={allowed_ms}".encode(), until_s
-        )
+        script = f"SET statement_timeout={allowed_ms}; SET lock_timeout={lock_timeout_ms(allowed_ms)}"
+        await self.run(port, script.encode(), until_s)
         self.allowed_ms = allowed_ms
 
     def drop(self) -> None:
@@ -237,6 +236,11 @@ def _has_input(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
+def lock_timeout_ms(allowed_ms: int) -> int:
+    """How long a call waits for a row: so that its answer, that it was not free, still comes in time."""
+    return max(1, allowed_ms * 4 // 5)
+
+
 # --- addresses ---
 
 
@@ -292,10 +296,7 @@ def why_not_lent(error: Exception) -> Exception:
 
 def lent_link(owner: Any, known: Link | None) -> Link:
     """The link of a connection that was lent, the same as before. Raises StoreError if it is in use."""
-    if known is not None and known.owner is owner:
-        link = known
-    else:
-        link = Link(owner.pgconn, prepares=owner.prepare_threshold is not None, owner=owner)
+    link = known or Link(owner.pgconn, prepares=owner.prepare_threshold is not None)
     if not owner.closed and not link.is_idle:
         raise StoreError(
             "the pool lent a connection that is in a transaction; give the store a pool whose connections "

@@ -198,13 +198,15 @@ class LentPool:
             await self._put(owner)
             raise
         self._known[owner] = link
+        link.owner = owner
         return link
 
     async def give(self, link: Link) -> None:
         """See `Pool`."""
         if not link.is_good:
             link.drop()
-        await self._put(link.owner)
+        owner, link.owner = link.owner, None  # or it would hold on to what knows it
+        await self._put(owner)
 
     async def _put(self, owner: Any) -> None:
         given = self._pool.putconn(owner)
