@@ -6,10 +6,12 @@ Both share where the servers are, how they are asked, and whether they answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Hashable, Sequence
 from typing import Any, TypeVar
 
 from tidegate.core.outcome import Charge, Outcome
+from tidegate.drive import run_blocking
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.lane import Lane
 from tidegate.stores.redis.address import Options, read_url
@@ -43,6 +45,9 @@ class Servers:
             found = target_of_client(target)
         self.options = options
         self.names = Names(options.prefix)
+        # A client that shows no connections is known by itself: the opener keeps it as long as we are.
+        known_by = id(target) if found is None else found.identity
+        self.identity: Hashable = ("redis", known_by, options.prefix)
         self.topology: Topology
         if found is None:
             if not is_askable(target):
@@ -87,8 +92,8 @@ class ThreadWay:
         return answers
 
     async def all_of(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """See `Way.all_of`."""
-        return [await work for work in works]
+        """See `Way.all_of`. All but the first have threads: no server is waited for before another is asked."""
+        return _side_by_side(works) if len(works) > 1 else [await work for work in works]
 
 
 class LoopWay:
@@ -166,3 +171,30 @@ class LoopWay:
             yield
         finally:
             self.close()
+
+
+def _side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """What the works say, which block: each in a thread, the first in this one."""
+    results: dict[int, T] = {}
+    errors: list[BaseException] = []
+
+    def see_to(place: int) -> None:
+        try:
+            results[place] = run_blocking(works[place])
+        except BaseException as error:  # noqa: BLE001 - raised again by who waits
+            errors.append(error)
+
+    threads = []
+    for place in range(1, len(works)):
+        thread = threading.Thread(target=see_to, args=(place,), name="tidegate-beside", daemon=True)
+        try:
+            thread.start()
+            threads.append(thread)
+        except RuntimeError:  # the interpreter ends, or there is no room for a thread
+            see_to(place)
+    see_to(0)
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return [results[place] for place in range(len(works))]
