@@ -7,10 +7,10 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check bench docs soak format clean
+.PHONY: help run test check bench bench-redis bench-postgres docs soak format clean
 
 help: ## say what can be made
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
 
 run: .venv/.server ## start the decision server with the example policy; Ctrl-C stops it
 	@$(BIN)/tidegate serve examples/policy.yaml
@@ -29,6 +29,12 @@ docs: .venv/.dev ## run every example in README.md and docs/, follow every link
 
 bench: .venv/.bench ## measure, beside pinned competitors
 	@$(BIN)/python -m benchmarks
+
+bench-redis: .venv/.bench ## measure decisions over Valkey, which is started for it
+	@$(BIN)/python -m benchmarks redis cluster redis-memory
+
+bench-postgres: .venv/.bench ## measure decisions over PostgreSQL, which is started for it
+	@$(BIN)/python -m benchmarks postgres postgres-memory
 
 soak: .venv/.dev ## the suite with long property runs: minutes to hours
 	@HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest --timeout=3600

@@ -12,16 +12,14 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from fractions import Fraction
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
 from tidegate.clock import Clock
 from tidegate.core.columns import Decisions
-from tidegate.core.compose import Adjustment
 from tidegate.core.decision import Decision
 from tidegate.core.explain import Explanation
-from tidegate.core.keys import CallKey, Key
+from tidegate.core.keys import CallKey
 from tidegate.core.limits import Limit
-from tidegate.core.outcome import Charge, Outcome
 from tidegate.core.policy import Policy
 from tidegate.core.rule import Rule
 from tidegate.core.ticket import TicketDesk
@@ -30,71 +28,88 @@ from tidegate.drive import run_blocking
 from tidegate.errors import StoreError
 from tidegate.flows.ask import ask, ask_many, explain, reset, with_costs
 from tidegate.flows.give_back import refund
+from tidegate.flows.outage import Outages, Tally
 from tidegate.flows.port import Setting
+from tidegate.manner import checked_manner
+from tidegate.own import own
+from tidegate.ports import is_remote, is_store, port_of
 from tidegate.reservation import AsyncReservation, Reservation
-from tidegate.stores.base import Store
+from tidegate.stores.base import AwaitedStore, Store
 from tidegate.stores.hot import Compiled, compiled
 from tidegate.stores.memory import MemoryStore
 from tidegate.stores.opening import open_store
-from tidegate.units import Number
+from tidegate.units import Duration, Number
+
+AnyStore: TypeAlias = Store | AwaitedStore
+"""A store whose calls block, or the awaited face of one on the network."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _BlockingPort:
-    """A store whose calls block, as flows see it: its coroutines never suspend."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.name = store.name
-
-    async def decide(self, charges: Sequence[Charge], now_us: int | None, *, take: bool) -> list[Outcome]:
-        return self.store.decide(charges, now_us, take=take)
-
-    async def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None) -> list[int]:
-        return self.store.adjust(adjustments, now_us)
-
-    async def forget(self, keys: Sequence[tuple[str, Key]]) -> None:
-        self.store.forget(keys)
-
-
 class _LimiterBase:
-    """What the twins share: policy, store, clock and tickets."""
+    """What the twins share: policy, store, clock and tickets, and what happens in an outage."""
 
     store: Store
     _setting: Setting
     _compiled: Compiled | None
+    _awaits: bool
 
     def __init__(
         self,
         policy_or_limit: Policy | Rule | Limit | Iterable[Rule],
         *,
-        store: Store | str | None = None,
+        store: AnyStore | str | None = None,
         clock: Clock | None = None,
+        tier: Literal["direct"] = "direct",
+        on_outage: Literal["closed", "open"] = "closed",
+        deadline: Duration | None = None,
+        workers: int = 1,
     ) -> None:
         if clock is not None and (isinstance(clock, type) or not hasattr(clock, "now_us")):
             raise StoreError(f"clock is {clock!r}; give one with now_us(), for instance ManualClock()")
+        self._manner = checked_manner(tier, on_outage, deadline, workers)
         self._given_clock = clock
         self._owns_store = store is None or isinstance(store, str)
         self._uses_store_clock = store is None or clock is None
         self.store = MemoryStore(clock=clock) if store is None else _opened(store)
+        self._port = port_of(self.store, self._manner.deadline_us, awaited=self._awaits)
+        self._own = own(self.store, clock)
+        self._tally = Tally()
         # A signal handler or finalizer may come in while its own thread holds one of these: hence reentrant.
         self._locks = threading.RLock(), threading.RLock()
         self._desk = TicketDesk(lock=self._locks[0])
         self._compiled = None
         _limiters.add(self)
-        self.replace_policy(policy_or_limit)
+        try:
+            self.replace_policy(policy_or_limit)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def policy(self) -> Policy:
         """The rules that decide."""
         return self._setting.policy
 
+    @property
+    def on_outage(self) -> Literal["closed", "open"]:
+        """What rules that do not say do while a store on the network gives no answer."""
+        return self._manner.on_outage
+
     def replace_policy(self, policy_or_limit: Policy | Rule | Limit | Iterable[Rule]) -> None:
         """Decide by another policy from now on; state is carried over as each rule's `carry` says."""
         policy = Policy.of(policy_or_limit)
         clock = None if self._uses_store_clock or self._given_clock is None else self._given_clock.now_us
-        setting = Setting(policy, _BlockingPort(self.store), self._desk, clock, self._locks[1])
+        outages = Outages(
+            policy,
+            self._manner.on_outage,
+            self._manner.workers,
+            shares=self._own.shares if is_remote(self.store) else None,
+            bounds=self._own.bounds,
+            now_us=self._own.clock.now_us,
+            tally=self._tally,
+        )
+        setting = Setting(policy, self._port, self._desk, clock, self._locks[1], outages)
         fast, retired = self._compile(policy), self._compiled
         self._use(setting, fast)
         if retired is not None:
@@ -111,16 +126,35 @@ class _LimiterBase:
         return run_blocking(ask(self._setting, key, cost, caller=caller))
 
     def close(self) -> None:
-        """Let go of the store, if it was this limiter that opened it."""
+        """Let go of the store, if it was this limiter that opened it; where it is awaited, see `aclose`."""
         if self._owns_store:
             self.store.close()
+
+    async def aclose(self) -> None:
+        """Let go of the store, if it was this limiter that opened it, in the event loop that used it."""
+        if self._owns_store:
+            await self._port.close()
+            self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
 
     def _after_fork(self) -> None:
         for lock in self._locks:
             lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in the type stubs
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _same_kind, (type(self), self.policy, self.store, self._given_clock)
+        how = {**self._manner._asdict(), "store": self.store, "clock": self._given_clock}
+        return _same_kind, (type(self), self.policy, how, self._owns_store)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.policy!r}, store={self.store!r})"
@@ -134,7 +168,15 @@ class Limiter(_LimiterBase):
             budgets are made of the attributes that calls pass.
         store: where state lives: None (in this process), a URL such as "memory://", or a store.
         clock: another source of instants, for tests (`tidegate.testing.ManualClock`).
+        tier: "direct", where every decision asks the store.
+        on_outage: "closed" or "open": what rules that do not say do while a store on the network gives no
+            answer.
+        deadline: how long a decision by such a store may take, "1ms" to "60s"; None: as the store itself
+            says, which is 50 ms unless told otherwise.
+        workers: how many processes of this node share what it owns of limits with a reserve.
     """
+
+    _awaits = False
 
     def hit(self, key: CallKey, cost: Number = 1, *, caller: Hashable = None) -> Decision:
         """Take the cost now or be told no; never sleeps. For a `LeakyQueue`, hold the work for its `wait`.
@@ -212,7 +254,15 @@ class AsyncLimiter(_LimiterBase):
             budgets are made of the attributes that calls pass.
         store: where state lives: None (in this process), a URL such as "memory://", or a store.
         clock: another source of instants, for tests (`tidegate.testing.ManualClock`).
+        tier: "direct", where every decision asks the store.
+        on_outage: "closed" or "open": what rules that do not say do while a store on the network gives no
+            answer.
+        deadline: how long a decision by such a store may take, "1ms" to "60s"; None: as the store itself
+            says, which is 50 ms unless told otherwise.
+        workers: how many processes of this node share what it owns of limits with a reserve.
     """
+
+    _awaits = True
 
     async def hit(self, key: CallKey, cost: Number = 1, *, caller: Hashable = None) -> Decision:
         """Take the cost now or be told no; never sleeps. For a `LeakyQueue`, hold the work for its `wait`.
@@ -294,12 +344,12 @@ if hasattr(os, "register_at_fork"):
 def _opened(store: object) -> Store:
     if isinstance(store, str):
         return open_store(store)
-    if isinstance(store, type) or not all(
-        hasattr(store, verb) for verb in ("decide", "adjust", "forget", "name")
-    ):
+    if not is_store(store):
         raise StoreError(f"store is {store!r}; give a URL such as 'memory://', or a store")
     return cast(Store, store)
 
 
-def _same_kind(kind: type[_LimiterBase], policy: Policy, store: Store, clock: Clock | None) -> _LimiterBase:
-    return kind(policy, store=store, clock=clock)
+def _same_kind(kind: type[_LimiterBase], policy: Policy, how: dict[str, Any], owns: bool) -> _LimiterBase:
+    limiter = kind(policy, **how)
+    limiter._owns_store = owns
+    return limiter

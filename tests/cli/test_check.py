@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
 from tests.cli.running import Run
+from tests.limiter.remote import Remote, Servers
+from tidegate import MissingDependency, StoreError
+from tidegate.testing import ManualClock
 
+BUCKET = "  - {name: own, by: [org], limit: {algorithm: token_bucket, capacity: 50, rate: 5/s}}"
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
@@ -75,3 +82,37 @@ def test_the_schema_takes_what_is_valid(run: Run, path: Path):
     assert ran.code == 0
     jsonschema.Draft202012Validator.check_schema(printed)
     jsonschema.validate(yaml.safe_load(path.read_text(encoding="utf-8")), printed)
+
+
+def test_a_store_that_cannot_be_opened(run: Run, write, monkeypatch: pytest.MonkeyPatch):
+    """A store whose address it does not take, or whose library is missing, is a problem of the file."""
+
+    def make(url: str) -> Any:
+        raise error
+
+    module = ModuleType("tidegate.stores.redis.store")
+    monkeypatch.setattr(module, "RedisStore", make, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    name = write(f"{BUCKET}\nstore: 'redis://host?db=x'")
+    for error in (
+        StoreError("db is 'x'; write a whole number"),
+        MissingDependency("install tidegate[redis]"),
+    ):
+        ran = run("check", name)
+        assert (ran.code, ran.err) == (2, f"{name}: store: {error}\n")
+
+
+def test_a_store_that_can_be_opened_is_closed(run: Run, write, monkeypatch: pytest.MonkeyPatch):
+    """Checking makes the store, connects to nothing, and lets go of it."""
+    made: list[Remote] = []
+
+    def make(url: str) -> Remote:
+        made.append(Remote(Servers(ManualClock())))
+        return made[-1]
+
+    module = ModuleType("tidegate.stores.redis.store")
+    monkeypatch.setattr(module, "RedisStore", make, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    assert run("check", write(f"{BUCKET}\nstore: redis://host")).code == 0
+    assert [store.closed for store in made] == [True]

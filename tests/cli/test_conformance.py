@@ -62,7 +62,7 @@ def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--store", "redis://me:secret@localhost/0"], "store is 'redis://***@localhost/0'"),
+        (["--store", "amqp://me:secret@localhost/0"], "store is 'amqp://***@localhost/0'"),
         (["--store", "memory://?max_keys=0"], "max_keys is 0"),
         (["--tables", "nothing"], "there are no tables 'nothing'; there is "),
         (["--case", "nothing"], "no case is called 'nothing'"),

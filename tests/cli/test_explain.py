@@ -191,3 +191,17 @@ def test_the_store_of_the_file_is_told(run: Run, write):
     """How many keys are kept, and what happens beyond them, is said as the file says it."""
     ran = run("explain", write(f"{bucket()}\nstore: {{url: 'memory://', max_keys: 5000, when_full: forget}}"))
     assert "at most 5,000 keys over all rules; beyond that the key nearest to full is forgotten" in ran.words
+
+
+def test_what_happens_when_the_store_is_away_is_told(run: Run, write):
+    """Each rule's outage is told with its bound; the address of the store, and its password, are not."""
+    rules = f"{bucket()}\n{bucket(more='on_outage: open, ').replace('own', 'other')}"
+    ran = run(
+        "explain", write(f"{rules}\nstore: {{url: 'postgresql://me:hush@host/limits', schema: limits}}")
+    )
+
+    assert "State lives in PostgreSQL, and everybody who asks it shares one budget." in ran.words
+    assert "A decision ends within 50ms, whatever the network does." in ran.words
+    assert "closed: while the store gives no answer nothing passes" in ran.words
+    assert "open: while the store gives no answer everything passes uncounted" in ran.words
+    assert "hush" not in ran.out

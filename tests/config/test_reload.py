@@ -38,6 +38,16 @@ BAD_FILES = [
     ("half a file", GOOD[: GOOD.index("20")], "policy.yaml:4: the file ends inside a table {...}"),
     ("a file without its last line break", GOOD.rstrip(), "policy.yaml: the file ends without a line break"),
     ("another store", GOOD + "store: memory://?max_keys=5\n", "policy.yaml: store: store has changed"),
+    (
+        "another outage rule",
+        GOOD + "store: {url: memory://, on_outage: open}\n",
+        "policy.yaml: store: store has changed",
+    ),
+    (
+        "other workers",
+        GOOD + "server: {workers: 2}\n",
+        "policy.yaml: server.workers: server.workers has changed",
+    ),
     ("another port", GOOD + "server: {port: 1}\n", "policy.yaml: server.port: server.port has changed"),
 ]
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.config.written import GOOD, fits, loaded, said, with_rule
 from tidegate import Limiter, Rule, SlidingLog, TokenBucket
+from tidegate.core.outage import Reserve
 from tidegate.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -54,6 +55,25 @@ BUCKET = TokenBucket(20, "5/s")
         (
             ("overrides:", '  "42": {algorithm: sliding_log, limit: 5, window: 10min}'),
             Rule("organization", BUCKET, by=("org",), overrides={"42": SlidingLog(5, "10min")}),
+        ),
+        (("on_outage: open",), Rule("organization", BUCKET, by=("org",), on_outage="open")),
+        (
+            ("on_outage: open", "outage_limit: {algorithm: token_bucket, capacity: 5, rate: 1/s}"),
+            Rule(
+                "organization",
+                BUCKET,
+                by=("org",),
+                on_outage="open",
+                outage_limit=TokenBucket(5, "1/s"),
+            ),
+        ),
+        (
+            ("on_outage: reserve", "reserve: {share: 40%, nodes: 8, index: 7}"),
+            Rule("organization", BUCKET, by=("org",), on_outage="reserve", reserve=Reserve(0.4, 8, 7)),
+        ),
+        (
+            ("on_outage: reserve", "reserve: {share: 0.4, nodes: 8}"),
+            Rule("organization", BUCKET, by=("org",), on_outage="reserve", reserve=Reserve("40%", 8)),
         ),
     ],
 )
@@ -188,7 +208,7 @@ RULE_PROBLEMS = [
         "colour: blue",
         (
             ": unknown key 'colour'; the keys of a rule are name, limit, by, match, cost, mode, overrides, "
-            "strict, max_debt, give_back, carry"
+            "strict, max_debt, give_back, carry, on_outage, reserve, outage_limit"
         ),
     ),
 ]

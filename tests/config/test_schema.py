@@ -11,6 +11,7 @@ import yaml
 
 from tests.config.test_limits import LIMITS, WINDOWS
 from tests.config.test_settings import ATTRIBUTES
+from tests.config.test_store_settings import NETWORK
 from tests.config.written import EXAMPLES, GOOD, bucket, said, with_limit, with_rule, with_settings
 from tidegate.config import json_schema
 from tidegate.config.load import FileTable
@@ -58,6 +59,11 @@ def test_the_schema_accepts_the_examples(path: Path):
         *(with_settings(f"attributes: {{org: {written}}}") for written, _ in ATTRIBUTES),
         with_settings("store: {url: {env: STORE}, when_full: forget}"),
         with_settings("store: {env: STORE}"),
+        *(with_settings(f"store: {store}") for store, _, _ in NETWORK if "env" not in store),
+        with_settings("server: {workers: 4}"),
+        with_rule("on_outage: reserve", "reserve: {share: 40%, nodes: 8, index: {env: NODE}}"),
+        with_rule("on_outage: reserve", "reserve: {share: 0.4, nodes: 8, index: null}"),
+        with_rule("on_outage: open", "outage_limit: {algorithm: token_bucket, capacity: 5, rate: 1/s}"),
         with_settings("server: {host: {env: HOST}, port: {env: PORT}, token: {env: TOKEN}}"),
         with_settings(
             "server: {trusted_proxies: [unix, 10.0.0.0/8], client_header: X-Real-IP, ipv4_prefix: 24}"
@@ -70,7 +76,7 @@ def test_the_schema_accepts_the_examples(path: Path):
 )
 def test_the_schema_accepts_what_the_loader_accepts(tmp_path: Path, text: str):
     """An editor does not complain about a file that loads."""
-    env = {"STORE": "memory://", "HOST": "localhost", "PORT": "1", "TOKEN": "t"}
+    env = {"STORE": "memory://", "HOST": "localhost", "PORT": "1", "TOKEN": "t", "NODE": "1"}
 
     assert said(tmp_path, text, env) == []
     assert accepts(text)
@@ -106,6 +112,14 @@ def test_the_schema_accepts_what_the_loader_accepts(tmp_path: Path, text: str):
         with_rule("strict: maybe"),
         with_settings("store: 5"),
         with_settings("store: {max_keys: 5}"),
+        with_settings("store: {url: redis://h, deadline: soon}"),
+        with_settings("store: {url: redis://h, schema: 5}"),
+        with_settings("store: {url: redis://h, on_outage: reserve}"),
+        with_settings("server: {workers: 0}"),
+        with_rule("on_outage: shut"),
+        with_rule("on_outage: reserve", "reserve: {share: 40}"),
+        with_rule("on_outage: reserve", "reserve: {share: 40, nodes: 8}"),
+        with_rule("on_outage: open", "outage_limit: 5/s"),
         with_settings("server: {port: 80800}"),
         with_settings("server: {token: secret}"),
         with_settings("server: {port: {env: NAME, default: 5}}"),

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.config.written import GOOD, fits, loaded, said, with_settings
-from tidegate import open_store
-from tidegate.config import StoreSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tidegate.stores.memory import MemoryStore
 
 ENV = {
     "STORE": "memory://?max_keys=7",
@@ -37,25 +33,6 @@ def test_what_is_left_out_has_a_default(tmp_path: Path):
         64,
     )
     assert (config.http.fields, config.http.legacy) == ("draft-10", "off")
-
-
-@pytest.mark.parametrize(
-    ("store", "settings"),
-    [
-        ("memory://", StoreSettings()),
-        ("memory://?max_keys=5&when_full=forget", StoreSettings("memory://", 5, "forget")),
-        ("{url: memory://, max_keys: 5, when_full: forget}", StoreSettings("memory://", 5, "forget")),
-        ("{url: {env: STORE}, when_full: forget}", StoreSettings("memory://", 7, "forget")),
-        ("{env: STORE}", StoreSettings("memory://", 7)),
-    ],
-)
-def test_a_store_is_an_address_or_a_table(tmp_path: Path, store: str, settings: StoreSettings):
-    """Options stand in the address or beside it, and `open_store` opens what the file says."""
-    config = loaded(tmp_path, with_settings(f"store: {store}"), ENV)
-    opened: MemoryStore = open_store(config.store_url)  # type: ignore[assignment]  # the address says memory
-
-    assert config.store == settings
-    assert (opened.max_keys, opened.when_full) == (settings.max_keys, settings.when_full)
 
 
 def test_addresses_and_the_token_come_from_the_environment(tmp_path: Path):
@@ -98,61 +75,7 @@ def test_an_attribute_has_one_source(tmp_path: Path, written: str, source: dict[
 
 
 PROBLEMS = [
-    (
-        "store: redis://localhost",
-        'store: store is "redis://localhost"; write an address that begins with memory://',
-    ),
-    ("store: memory", 'store: store is "memory"; write an address that begins with memory://'),
-    (
-        "store: redis://u:pw@h",
-        "store: store is no address that can be opened; write an address that begins with memory://",
-    ),
-    ("store: memory://host", "store: the memory store has no host and no path; write memory://"),
-    (
-        "store: memory://?maxkeys=5",
-        "store: the store's address has the option 'maxkeys'; did you mean 'max_keys'?",
-    ),
-    ("store: memory://?max_keys=0", 'store: max_keys is "0"; write a whole number from 1 to 1000000000000'),
-    ("store: memory://?when_full=drop", 'store: when_full is "drop"; write refuse or forget'),
-    ("store: memory://?max_keys=5&max_keys=6", "store: max_keys of the store is set twice; keep one of them"),
-    (
-        'store: {url: "memory://?max_keys=5", max_keys: 6}',
-        "store.url: max_keys of the store is set twice; keep one of them",
-    ),
-    ("store: {max_keys: 5}", "store: url is missing; write for instance url: memory://"),
-    (
-        "store: {url: memory://, max_keys: 0}",
-        "store.max_keys: max_keys is 0; write a whole number from 1 to 1000000000000",
-    ),
-    ("store: {url: memory://, maxkeys: 5}", "store: unknown key 'maxkeys'; did you mean 'max_keys'?"),
-    ("store:", "store: store is empty; text is wanted"),
-    (
-        "store: ${STORE}",
-        'store: store is "${STORE}"; nothing is filled in inside a text; write store: {env: STORE}',
-    ),
-    (
-        "store: {env: NOPE}",
-        "store: store is read from the environment variable NOPE, which is not set; set it and start again",
-    ),
-    (
-        "store: {env: EMPTY}",
-        "store: store is read from the environment variable EMPTY, which is empty; set it and start again",
-    ),
-    (
-        "store: {env: SECRET}",
-        (
-            "store: store is read from the environment variable SECRET, which holds no address of a store; "
-            "write an address that begins with memory://"
-        ),
-    ),
-    (
-        "store: {env: STORE, max_keys: 5}",
-        "store: store names an environment variable; beside env no other key is possible here",
-    ),
-    (
-        "store: {env: 5}",
-        "store: store is 5; write the name of an environment variable, for instance {env: TIDEGATE_TOKEN}",
-    ),
+    ("server: {workers: 0}", "server.workers: workers is 0; write a whole number from 1 to 10000"),
     (
         "server: {host: 127.0.0.1:8080}",
         (

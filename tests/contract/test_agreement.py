@@ -3,6 +3,9 @@
 Two machines, for one reason: a store may forget a key that has become fresh, and what a clock that then goes
 back finds is another's answer, equally right. So one machine has many keys and a clock that only goes on,
 and the other has one key in each rule, which nothing makes a store forget, and a clock that does as it likes.
+
+On a cluster a request of several rules is decided in parts, and what is given back in between counts as given
+back; so there only single limits are held to the oracle.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.contract.players import PATHS, STORES, Side
+from tests.contract.players import PATHS, STORES, Side, ways
+from tests.contract.shared import SHARED
 from tests.core.engine import limit_of
 from tests.oracle.layered import Layered
 from tidegate import Decision, Policy, Rule
@@ -97,7 +101,13 @@ class Agreement(RuleBasedStateMachine):
         self.oracle = Layered(self._named(), **self.options)
         self.sides = [Side(path, self._policy(), self.clock) for path in PATHS]
         self.sides += [Side("compiled", self._policy(), self.clock, store) for store in STORES]
+        places = [place for place in SHARED if place != "cluster" or len(specs) == 1]
+        self.sides += [Side(path, self._policy(), self.clock, place) for place, path in ways(places)]
         self.decided: list[tuple[list[str], Any, list[Decision]]] = []
+
+    def teardown(self):
+        for side in getattr(self, "sides", ()):
+            side.close()
 
     def _named(self) -> list[tuple[str, dict[str, str]]]:
         return [(f"rule {place}", spec) for place, spec in enumerate(self.specs)]

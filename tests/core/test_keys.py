@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.core.stories import admitted, at_once
 from tidegate import Limiter, Policy, Rule, TokenBucket
-from tidegate.core.keys import KEY_BYTES_MOST, bare_key, key_of, keys_by, present
+from tidegate.core.keys import KEY_BYTES_MOST, bare_key, key_of, keys_by, present, values_of
 from tidegate.errors import InvalidKey
 from tidegate.testing import ManualClock
 
@@ -67,6 +67,22 @@ def test_no_two_keys_meet(one: object, other: object):
 def test_no_two_rows_of_attributes_meet(one: list[object], other: list[object]):
     """C147: the same for the values of several attributes."""
     assert (key_of(tuple(one)) == key_of(tuple(other))) == (one == other)
+
+
+@given(st.lists(parts, min_size=1, max_size=4))
+def test_values_come_back_from_a_key(values: list[object]):
+    """A key gives back the values it was made of, so that an operator can read it."""
+    key = key_of(tuple(values))
+
+    assert key_of(values_of(key)) == key
+    assert values_of(key_of((("acme", -5, None), "ann", b"x"))) == (("acme", -5, None), "ann", b"x")
+
+
+@pytest.mark.parametrize("foreign", [b"x", b"s5:abc", b"s-1:", b"i2:zz", b"s1", b"sx:a", b"n5"])
+def test_foreign_bytes_are_no_key(foreign: bytes):
+    """Bytes that no key is made of are an error that shows them."""
+    with pytest.raises(InvalidKey, match="were not made by key_of"):
+        values_of(foreign)
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

@@ -28,9 +28,10 @@ from tidegate import (
     SlidingWindow,
     TokenBucket,
 )
+from tidegate.core.fitting import PATIENCE_US_LEAST
 from tidegate.core.law import EXACT
 from tidegate.core.level import Level, Line
-from tidegate.core.limits import LOG_LIMIT_MOST, PATIENCE_US_LEAST, Limit
+from tidegate.core.limits import LOG_LIMIT_MOST, Limit
 from tidegate.core.windows import Sliding
 from tidegate.testing import ManualClock
 

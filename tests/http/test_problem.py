@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.limiter.remote import Remote, Servers
 from tidegate import LeakyQueue, Limiter, Policy, Rule, TokenBucket
 from tidegate.http.problem import line_too_long, refusal
 from tidegate.testing import ManualClock
@@ -124,3 +125,46 @@ def test_a_line_longer_than_requests_are_held():
     assert answer.status == 503
     assert json.loads(answer.body)["retry_after_ms"] == 2500
     assert ("Retry-After", "3") in answer.headers
+
+
+def away(*rules: Rule, cost=1, **attributes):
+    """The decision on a request while the store is away."""
+    servers = Servers(ManualClock())
+    limiter = Limiter(rules, store=Remote(servers), clock=servers.clock)
+    servers.all("down")
+    return limiter.hit(attributes, cost)
+
+
+def test_a_refusal_for_want_of_an_answer():
+    """503, for the caller did nothing wrong: a guess when to come back, no violated policy, no internals."""
+    decision = away(Rule("org", TokenBucket(20, "5/s"), by=("org",)))
+    answer = refusal(decision)
+
+    assert answer.status == 503
+    assert json.loads(answer.body) == {
+        "type": TYPES + "temporary-reduced-capacity",
+        "title": "Request cannot be satisfied due to temporary server capacity constraints",
+        "status": 503,
+        "detail": "The limit for this request cannot be checked at the moment; try again in 1 second.",
+        "violated-policies": [],
+        "retry_after_ms": 1000,
+    }
+
+
+def test_what_could_never_pass_is_no_matter_of_an_outage():
+    """A cost above the capacity stays a 429 that waiting does not mend."""
+    answer = refusal(away(Rule("org", TokenBucket(2, "1/s")), cost=3))
+
+    assert (answer.status, json.loads(answer.body)["violated-policies"]) == (429, ["org"])
+
+
+def test_a_limit_that_did_answer_and_frees_later_is_the_reason():
+    """Where one server refuses for long and another is away, the caller's own limit is what is told."""
+    servers = Servers(ManualClock(), 2)
+    rules = [Rule("slow", TokenBucket(1, "1/min"), by=("org",)), Rule("on 1", TokenBucket(9, "1/s"))]
+    limiter = Limiter(rules, store=Remote(servers), clock=servers.clock)
+    limiter.hit({"org": "a"})
+    servers.states[1] = "down"
+    answer = refusal(limiter.hit({"org": "a"}))
+
+    assert (answer.status, json.loads(answer.body)["violated-policies"]) == (429, ["slow"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tidegate import Limiter, StoreError, TokenBucket, open_store
+from tidegate.stores.opening import KINDS, OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -64,8 +67,8 @@ def test_every_opening_is_another_store():
         ("memory://?when_full=Refuse", "when_full is 'Refuse'"),
         ("memory://?maxkeys=5", "'maxkeys' is unknown; a memory store has max_keys, when_full"),
         ("memory://?max_keys=5&x", "'x' is unknown"),
-        ("redis://localhost:6379/0", "memory://"),
-        ("postgresql://localhost/limits", "memory://"),
+        ("http://localhost:6379/0", "memory://"),
+        ("mysql://localhost/limits", "postgresql://"),
         ("zone:///dev/shm/limits", "memory://"),
         ("http://[::1", "cannot be read"),
     ],
@@ -79,6 +82,35 @@ def test_a_bad_url(url, says):
         assert len(str(error.value)) < 300
 
 
+@pytest.mark.parametrize(
+    ("url", "maker"),
+    [
+        *((f"{scheme}://host", "tidegate.stores.redis.store.RedisStore") for scheme in (
+            *("redis", "rediss", "valkey", "valkeys", "redis+sentinel", "rediss+sentinel", "valkey+sentinel"),
+            *("valkeys+sentinel", "redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster"),
+        )),
+        ("unix:///run/redis.sock?db=1", "tidegate.stores.redis.store.RedisStore"),
+        ("REDIS://host?prefix=limits", "tidegate.stores.redis.store.RedisStore"),
+        ("postgresql://host/limits", "tidegate.stores.postgres.store.PostgresStore"),
+        ("postgres://host/limits?schema=limits", "tidegate.stores.postgres.store.PostgresStore"),
+    ],
+)  # fmt: skip
+def test_a_store_on_the_network_is_made_of_its_url(monkeypatch, url, maker):
+    """The scheme says which store is imported, and it is handed the URL as it stands."""
+    module, _, name = maker.rpartition(".")
+    made = ModuleType(module)
+    setattr(made, name, lambda url: ("made of", url))
+    monkeypatch.setitem(sys.modules, module, made)
+    opened: Any = open_store(url)
+    assert opened == ("made of", url)
+
+
+def test_every_option_of_every_kind_is_known():
+    """What a kind of store can be told stands in the table of options, and nothing else does."""
+    named = {name for kind in KINDS for name in kind.options}
+    assert named == set(OPTIONS)
+
+
 @pytest.mark.parametrize("url", [None, 5, b"memory://", object(), ["memory://"]], ids=repr)
 def test_what_is_no_url(url: Any):
     """Whatever is no text is an error that says what to write."""
@@ -89,10 +121,10 @@ def test_what_is_no_url(url: Any):
 @pytest.mark.parametrize(
     "url",
     [
-        "redis://user:secret@host/0",
-        "redis://:secret@host/0",
-        "redis://:se:cr@et@host",
-        "redis://host/0?password=secret",
+        "amqp://user:secret@host/0",
+        "amqp://:secret@host/0",
+        "amqp://:se:cr@et@host",
+        "amqp://host/0?password=secret",
         "memory://user:secret@",
         "memory://?password=secret",
         "http://[::1?password=secret",

@@ -32,7 +32,12 @@ LEVELS: tuple[tuple[tuple[str, ...], ...], ...] = (
         ("tidegate.words",),
     ),
     (("tidegate.flows",), ("tidegate.stores",)),
-    (("tidegate.limiter", "tidegate.reservation", "tidegate.decorate", "tidegate.config"),),
+    (
+        (
+            *("tidegate.limiter", "tidegate.reservation", "tidegate.decorate", "tidegate.config"),
+            *("tidegate.manner", "tidegate.own", "tidegate.ports"),
+        ),
+    ),
     (("tidegate",),),  # the public names: whatever stands above may use them, whatever stands below may not
     (("tidegate.http", "tidegate.integrations", "tidegate.server", "tidegate.simulate", "tidegate.testing"),),
     (("tidegate.tune",),),

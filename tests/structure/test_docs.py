@@ -1,8 +1,11 @@
 # The documentation keeps its word: every example runs, every promised output is what is printed, every link
-# leads somewhere. How a page is read stands in markdown.py, how its examples run in snippets.py.
+# leads somewhere. How a page is read stands in markdown.py, how its examples run in snippets.py. Where
+# examples name a server, a real one is started and takes the place of the address (ADDRESSES).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,6 +22,15 @@ PAGES = [
     *sorted((ROOT / "benchmarks").rglob("*.md")),
 ]
 LANGUAGES = {"python", "console", "sh", "text", "yaml", "json", "nginx", "http", "html", "toml"}
+
+# An address that examples may name, and how a server is had that stands for it.
+ADDRESSES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
+    "redis://localhost:6379": lambda request: request.getfixturevalue("valkey").url.removesuffix("/0"),
+    "redis+cluster://localhost:7000": lambda request: (
+        request.getfixturevalue("redis_cluster").url.removesuffix("/0").replace("redis:", "redis+cluster:")
+    ),
+    "postgresql://localhost/limits": lambda request: request.getfixturevalue("database").url,
+}
 
 
 def name(path: Path) -> str:
@@ -38,25 +50,43 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def there(request: pytest.FixtureRequest) -> Callable[[Block], Block]:
+    """A block with the addresses of real servers in place of those that examples name."""
+    real: dict[str, str] = {}
+
+    def replaced(block: Block) -> Block:
+        text = block.text
+        for address, started in ADDRESSES.items():
+            if address in text:
+                real[address] = real.get(address) or started(request)
+                text = re.sub(rf"(from_url\(.){re.escape(address)}", rf"\1{real[address]}", text)
+                # With time enough: how quick the server is on a busy machine is not what a page is about.
+                text = re.sub(rf"{re.escape(address)}(/\d+)?", rf"{real[address]}\1?deadline=10s", text)
+        return block._replace(text=text)
+
+    return replaced
+
+
 @pytest.mark.parametrize("path", PAGES, ids=name)
-def test_python_examples_run(path: Path, folder: Path):
+def test_python_examples_run(path: Path, folder: Path, there: Callable[[Block], Block]):
     """Every Python block of a page runs, in order, and gives the values that the page promises."""
     names: dict[str, Any] = {"__name__": "example"}
     examples = [block for block in blocks(read(path)) if block.language == "python"]
     for block in examples:
-        run_python(block, names, name(path))
+        run_python(there(block), names, name(path))
 
     assert len(examples) == read(path).count("```python\n")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
-def test_console_examples_print_what_they_show(path: Path, folder: Path):
+def test_console_examples_print_what_they_show(path: Path, folder: Path, there: Callable[[Block], Block]):
     """Every command of a console block marked `check` prints what stands below it."""
     examples = [
         block for block in blocks(read(path)) if (block.language, block.marks) == ("console", ("check",))
     ]
     for block in examples:
-        run_console(block, name(path), folder)
+        run_console(there(block), name(path), folder)
 
     assert len(examples) == read(path).count("```console check\n")
 

@@ -24,7 +24,7 @@ from tidegate import (
     open_store,
 )
 from tidegate.reservation import Reservation
-from tidegate.testing import ManualClock
+from tidegate.testing import DistantStore, ManualClock
 
 policy = Policy(
     [
@@ -38,6 +38,16 @@ policy = Policy(
 )
 clock = ManualClock()
 limiter = Limiter(policy, store=open_store("memory://?max_keys=1000"), clock=clock)
+distant = DistantStore(clock=clock)
+shared = Rule(
+    "shared",
+    TokenBucket(100, "50/s"),
+    on_outage="reserve",
+    reserve={"share": "20%", "nodes": 4, "index": 0},
+)
+with Limiter(shared, store=distant, on_outage="open", deadline="20ms", workers=2) as over_the_network:
+    assert_type(over_the_network.hit({}), Decision)
+AsyncLimiter(shared, store=distant.awaited, tier="direct")
 
 decision = limiter.hit({"org": "acme", "route": "POST /exports"})
 assert_type(decision, Decision)

@@ -10,7 +10,10 @@ TokenBucket("20", "5/s")  # error: arg-type
 TokenBucket(20, 5)  # error: arg-type
 Rule("org", "5/s")  # error: arg-type
 Rule("org", TokenBucket(20, "5/s"), mode="soft")  # error: arg-type
+Rule("org", TokenBucket(20, "5/s"), on_outage="lease")  # error: arg-type
 Policy(20)  # error: arg-type
+Limiter(TokenBucket(20, "5/s"), on_outage="reserve")  # error: arg-type
+Limiter(TokenBucket(20, "5/s"), workers="4")  # error: arg-type
 
 limiter = Limiter(TokenBucket(20, "5/s"))
 limiter.hit()  # error: call-arg

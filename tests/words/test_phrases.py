@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tidegate import FixedWindow, LeakyQueue, Policy, Rule, SlidingLog, SlidingWindow, TokenBucket
 from tidegate.core.limits import Limit
 from tidegate.units import Rate
-from tidegate.words.describe import describe, embedded, text
+from tidegate.words.describe import describe, text
+from tidegate.words.homes import embedded, on_network
 from tidegate.words.phrases import budget_of, costs, matching, plainly, rate_words
 
 LIMIT = TokenBucket(20, "5/s")
@@ -148,11 +151,8 @@ def test_where_state_lives():
 
     assert "at most 5,000 keys" in home.where
     assert "the key nearest to full is forgotten" in home.where
-    assert (said.fact("atomic"), said.fact("clock"), said.fact("outage")) == (
-        home.atomic,
-        home.clock,
-        home.outage,
-    )
+    assert (said.fact("atomic"), said.fact("clock")) == (home.atomic, home.clock)
+    assert "every key starts fresh" in said.fact("outage")
 
 
 def test_a_limit_alone():
@@ -173,3 +173,59 @@ def test_any_name_is_set():
 
     assert lines[0] == "n" * 150
     assert max(map(len, lines[1:])) <= 60
+
+
+RESERVE = {"share": "20%", "nodes": 8, "index": 3}
+BIG = TokenBucket(100, "5/s")
+
+
+@pytest.mark.parametrize(
+    ("more", "default", "words"),
+    [
+        ({}, "closed", ["closed: while the store gives no answer nothing passes"]),
+        (
+            {},
+            "open",
+            ["open: while the store gives no answer everything passes uncounted, without any bound"],
+        ),
+        ({"on_outage": "closed"}, "open", ["nothing passes"]),
+        (
+            {"on_outage": "open", "outage_limit": TokenBucket(2, "1/s")},
+            "closed",
+            ["each process counts each key by itself: up to 2 at once, then 1 a second", "N times as much"],
+        ),
+        ({"mode": "shadow"}, "closed", ["it reports nothing; it never refuses"]),
+        (
+            {"limit": BIG, "on_outage": "reserve", "reserve": RESERVE},
+            "closed",
+            [
+                "each of 8 nodes owns 2.5 tokens and 0.125 a second of each key and spends it always, first",
+                "the store holds the rest, 80 tokens and 4 a second",
+                "a node admits at most its own, and all of them together never more than the guarantee",
+                "this one is number 3, and begins empty after a start",
+            ],
+        ),
+        (
+            {"limit": BIG, "on_outage": "reserve", "reserve": {"share": "20%", "nodes": 1}},
+            "open",
+            ["one node owns 20 tokens", "this one has no index and owns none"],
+        ),
+    ],
+)
+def test_what_happens_in_an_outage(more: dict[str, Any], default: str, words: list[str]):
+    """Each outage rule is told with the bound that holds meanwhile."""
+    made = Rule("r", **{"limit": LIMIT, "by": ("org",), **more})
+    told = describe(Policy([made]), home=on_network("redis", default))[0].fact("outage")
+
+    for said in words:
+        assert said in told
+
+
+def test_a_store_on_the_network():
+    """The words about it name its kind, its clock, and what a cluster does to a request."""
+    home = on_network("postgres")
+    told = describe(Policy([rule()]), home=home)[0]
+
+    assert "State lives in PostgreSQL" in home.where
+    assert told.fact("clock") == "the server's clock; no host's clock counts"
+    assert "given back if a later one refuses" in told.fact("atomic")

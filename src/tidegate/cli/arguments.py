@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Any, NoReturn
 
 from tidegate import __version__
-from tidegate.cli import on_limits, on_policies, on_stores
-from tidegate.cli.terminal import width
-from tidegate.errors import TidegateError
+from tidegate.cli import on_limits, on_policies, on_stores, operating, readers
+from tidegate.cli.layout import layout, wrapped
 from tidegate.simulate.trial import TIMES_MOST
-from tidegate.testing.hammer import SECONDS_MOST, WORKERS_MOST
-from tidegate.units import Rate, duration_us, instant_us, milli
+from tidegate.testing.hammer import WORKERS_MOST
+from tidegate.units import Rate
 
 _SEED_MOST = 2**63
 
@@ -42,7 +39,7 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
         if arguments.command != "decide" or any(word.startswith("-") for word in rest):
             command.error(f"{rest[0]} is not understood here")
         try:
-            arguments.attributes += [_attribute(word) for word in rest]
+            arguments.attributes += [readers.attribute(word) for word in rest]
         except argparse.ArgumentTypeError as error:
             command.error(str(error))
     return arguments
@@ -55,7 +52,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         epilog="exit codes:\n  0  done\n  1  the answer is no: refused, differences, out of bounds\n"
         "  2  the arguments, a file or a store cannot be used\n\n"
         "'tidegate COMMAND --help' says more about each command.",
-        formatter_class=_layout,
+        formatter_class=layout,
     )
     parser.add_argument("--version", action="version", version=f"tidegate {__version__}")
     parser.set_defaults(command="")
@@ -67,9 +64,9 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         made = group.add_parser(
             name,
             help=short,
-            description=_wrapped(f"{short[:1].upper()}{short[1:]}. {more}".rstrip()),
+            description=wrapped(f"{short[:1].upper()}{short[1:]}. {more}".rstrip()),
             epilog="examples:\n" + "\n".join(f"  tidegate {name} {example}".rstrip() for example in examples),
-            formatter_class=_layout,
+            formatter_class=layout,
         )
         made.set_defaults(run=run)
         return made
@@ -80,6 +77,8 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     _compare(command)
     _conformance(command)
     _hammer(command)
+    operating.keys(group)
+    operating.store(group)
     return parser, group.choices
 
 
@@ -99,7 +98,7 @@ def _serve(command: Callable[..., Any]) -> None:
     made.add_argument("--host", help="the address to listen on, before that of the file")
     made.add_argument(
         "--port",
-        type=_whole(0, 65_535),
+        type=readers.whole(0, 65_535),
         help="the port to listen on, before that of the file; 0 takes a free one",
     )
 
@@ -136,20 +135,20 @@ def _about_a_policy(command: Callable[..., Any]) -> None:
     made.add_argument("--rule", metavar="NAME", help="explain this rule only")
     made.add_argument(
         "--clients",
-        type=_whole(1, 10**12),
+        type=readers.whole(1, 10**12),
         default=1_000,
         metavar="N",
         help="what so many clients bursting together do to the backend (default: 1000)",
     )
     made.add_argument(
         "--duration",
-        type=_duration,
+        type=readers.duration,
         metavar="TIME",
         help="how long a request takes, such as 300ms: work in flight",
     )
     made.add_argument(
         "--target",
-        type=_duration,
+        type=readers.duration,
         metavar="TIME",
         help="the longest wait, such as 200ms: the largest queue within it",
     )
@@ -168,16 +167,23 @@ def _decide(command: Callable[..., Any]) -> None:
     )
     made.add_argument("config", metavar="CONFIG", help="the policy's file")
     made.add_argument(
-        "attributes", nargs="*", type=_attribute, metavar="name=value", help="the request's attributes"
+        "attributes", nargs="*", type=readers.attribute, metavar="name=value", help="the request's attributes"
     )
     made.add_argument(
-        "--cost", type=_cost, default=1, metavar="N", help="what the call says it costs (default: 1)"
+        "--cost", type=readers.cost, default=1, metavar="N", help="what the call says it costs (default: 1)"
     )
     made.add_argument(
-        "--times", type=_whole(1, TIMES_MOST), default=1, metavar="N", help="ask so many times at one instant"
+        "--times",
+        type=readers.whole(1, TIMES_MOST),
+        default=1,
+        metavar="N",
+        help="ask so many times at one instant",
     )
     made.add_argument(
-        "--at", type=_instant, metavar="SECONDS", help="the instant, in seconds since 1970 (default: now)"
+        "--at",
+        type=readers.instant,
+        metavar="SECONDS",
+        help="the instant, in seconds since 1970 (default: now)",
     )
     made.add_argument("--json", action="store_true", help="print the answers as JSON")
 
@@ -193,12 +199,14 @@ def _compare(command: Callable[..., Any]) -> None:
         "--capacity 50 --rate 10/s",
     )
     made.add_argument(
-        "--capacity", type=_whole(1, 10**9), default=20, metavar="N", help="tokens (default: 20)"
+        "--capacity", type=readers.whole(1, 10**9), default=20, metavar="N", help="tokens (default: 20)"
     )
-    made.add_argument("--rate", type=_rate, default=Rate(5), help="such as 5/s or 300/min (default: 5/s)")
+    made.add_argument(
+        "--rate", type=readers.rate, default=Rate(5), help="such as 5/s or 300/min (default: 5/s)"
+    )
     made.add_argument(
         "--servers",
-        type=_whole(1, 1_000),
+        type=readers.whole(1, 1_000),
         default=4,
         metavar="N",
         help="servers that share a client (default: 4)",
@@ -219,16 +227,23 @@ def _conformance(command: Callable[..., Any]) -> None:
     made.add_argument("--store", default="memory://", metavar="URL", help="the store (default: memory://)")
     made.add_argument(
         "--seed",
-        type=_whole(0, _SEED_MOST),
+        type=readers.whole(0, _SEED_MOST),
         default=0,
         metavar="N",
         help="what the traces are drawn from (default: 0)",
     )
     made.add_argument(
-        "--traces", type=_whole(0, 10**6), default=200, metavar="N", help="how many traces (default: 200)"
+        "--traces",
+        type=readers.whole(0, 10**6),
+        default=200,
+        metavar="N",
+        help="how many traces (default: 200)",
     )
     made.add_argument(
-        "--trace", type=_whole(0, 10**6), metavar="N", help="play this one trace of the seed, and no tables"
+        "--trace",
+        type=readers.whole(0, 10**6),
+        metavar="N",
+        help="play this one trace of the seed, and no tables",
     )
     made.add_argument(
         "--tables", metavar="NAME", help="play this file of tables, such as token_bucket, and no traces"
@@ -249,83 +264,23 @@ def _hammer(command: Callable[..., Any]) -> None:
     )
     made.add_argument("--store", default="memory://", metavar="URL", help="the store (default: memory://)")
     made.add_argument(
-        "--processes", type=_whole(1, WORKERS_MOST), metavar="N", help="default: 1 on memory://, else 4"
+        "--processes",
+        type=readers.whole(1, WORKERS_MOST),
+        metavar="N",
+        help="default: 1 on memory://, else 4",
     )
     made.add_argument(
         "--threads",
-        type=_whole(1, WORKERS_MOST),
+        type=readers.whole(1, WORKERS_MOST),
         metavar="N",
         help="in each process (default: 8 on memory://, else 1)",
     )
-    made.add_argument("--seconds", type=_seconds, default=5.0, metavar="N", help="for how long (default: 5)")
-    made.add_argument("--capacity", type=_tokens, default=100, metavar="N", help="tokens (default: 100)")
-    made.add_argument("--rate", type=_rate, default=Rate(50), help="such as 50/s (default: 50/s)")
-    made.add_argument("--cost", type=_tokens, default=1, metavar="N", help="of each call (default: 1)")
+    made.add_argument(
+        "--seconds", type=readers.seconds, default=5.0, metavar="N", help="for how long (default: 5)"
+    )
+    made.add_argument(
+        "--capacity", type=readers.tokens, default=100, metavar="N", help="tokens (default: 100)"
+    )
+    made.add_argument("--rate", type=readers.rate, default=Rate(50), help="such as 50/s (default: 50/s)")
+    made.add_argument("--cost", type=readers.tokens, default=1, metavar="N", help="of each call (default: 1)")
     made.add_argument("--json", action="store_true", help="print the figures as JSON")
-
-
-def _layout(prog: str) -> argparse.HelpFormatter:
-    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=26, width=width() - 1)
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, width() - 1)
-
-
-# --- what one argument says; argparse puts its name before the message ---
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        digits = text.replace(",", "").replace("_", "")
-        if not (digits.isascii() and digits.isdigit() and len(digits) < 25 and least <= int(digits) <= most):
-            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {least:,} to {most:,}")
-        return int(digits)
-
-    return read
-
-
-def _read(what: Callable[[str], Any]) -> Callable[[str], Any]:
-    """An argument that is read elsewhere, whose errors say what is wrong."""
-
-    def read(text: str) -> Any:
-        try:
-            return what(text)
-        except TidegateError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
-
-
-def _decimal(text: str) -> Fraction:
-    digits = text.strip()
-    if not (digits.isascii() and digits.removeprefix("-").replace(".", "", 1).isdigit() and len(digits) < 40):
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number such as 5 or 0.5")
-    return Fraction(digits)
-
-
-def _seconds(text: str) -> float:
-    number = _decimal(text)
-    if not 0 < number <= SECONDS_MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 seconds and at most {SECONDS_MOST:,}")
-    return float(number)
-
-
-def _tokens(text: str) -> Fraction:
-    number = _decimal(text)
-    if number <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
-    return Fraction(_read(lambda _: milli(number, "the amount"))(text), 1_000)
-
-
-def _attribute(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} must be an attribute, name=value, such as org=acme")
-    return name, value
-
-
-_cost = _read(lambda text: Fraction(milli(_decimal(text)), 1_000))
-_duration = _read(lambda text: duration_us(text, "it"))
-_rate = _read(Rate.parse)
-_instant = _read(lambda text: instant_us(_decimal(text), "the instant"))

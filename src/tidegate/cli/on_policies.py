@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.cli.terminal import complain, say, say_json, width
 from tidegate.clock import SystemClock
-from tidegate.errors import ConfigError, PolicyError, Problem
+from tidegate.errors import ConfigError, MissingDependency, PolicyError, Problem, StoreError
 from tidegate.simulate import trial
-from tidegate.words.describe import Figures, RuleInWords, describe, embedded, text
+from tidegate.stores.opening import kind_of, open_store
+from tidegate.words.describe import Figures, RuleInWords, describe, text
+from tidegate.words.homes import Home, embedded, on_network
 from tidegate.words.typeset import listed, paragraph
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def schema(_: Namespace) -> int:
 def explain(arguments: Namespace) -> int:
     """Say in plain words what the policy does."""
     config = _loaded(arguments.config)
-    home = embedded(config.store.max_keys, config.store.when_full)
+    home = _home(config)
     described = describe(
         config.policy,
         home=home,
@@ -126,8 +128,11 @@ def _usable(path: str) -> Config:
     config = _loaded(path)
     try:
         Settings.of(config)
+        open_store(config.store_url).close()  # which connects to nothing
     except PolicyError as error:
         raise ConfigError([Problem(path, None, "", str(error))]) from None
+    except (StoreError, MissingDependency) as error:
+        raise ConfigError([Problem(path, None, "store", str(error))]) from None
     return config
 
 
@@ -137,6 +142,15 @@ def _looked_at(config: Config) -> set[str]:
     if "route" in names or any(isinstance(rule.cost, dict) for rule in config.policy):
         names |= {"route", "method", "path"}
     return names
+
+
+def _home(config: Config) -> Home:
+    """Where the state of the file's policy lives, in words."""
+    store = config.store
+    kind = kind_of(store.address)
+    if kind is None or kind.maker is None:
+        return embedded(store.option("max_keys"), store.option("when_full"))
+    return on_network(kind.name, store.on_outage, store.option("deadline"))
 
 
 def _count(names: Sequence[str]) -> str:

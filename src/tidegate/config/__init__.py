@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tidegate.config.load import Config, Source, json_schema, load
 from tidegate.config.reload import Reloader
-from tidegate.config.settings import HttpSettings, ServerSettings, StoreSettings
+from tidegate.config.settings import HttpSettings, ServerSettings
+from tidegate.config.store_settings import StoreSettings
 
 __all__ = [
     "Config",

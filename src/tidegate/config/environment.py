@@ -10,13 +10,15 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config.places import UNREADABLE
-from tidegate.config.values import AlreadySaidError, either, refused, text
+from tidegate.config.values import AlreadySaidError, either, refused, text, whole
+from tidegate.core.outage import NODES_MOST
+from tidegate.stores.opening import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-STORE_SCHEMES: Final = ("memory",)
-"""The stores that an address may name."""
+_STORES: Final = ("memory://", "redis://", "postgresql://")
+"""How the addresses of stores begin, in their plainest forms."""
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+", re.ASCII)
@@ -69,6 +71,16 @@ def port(value: object, name: str, env: Mapping[str, str]) -> int:
     return value
 
 
+def node_index(value: object, name: str, env: Mapping[str, str]) -> int | None:
+    """Which of the nodes of a reserve this one is, from 0 on; None for one that owns no share."""
+    found = from_environment(value, name, env)
+    if found is not None:
+        if not re.fullmatch(r"[0-9]{1,5}", found, re.ASCII):
+            raise _unusable(value, name, "holds no whole number from 0 on")
+        return int(found)
+    return None if value is None else whole(value, 0, NODES_MOST - 1)
+
+
 def token(value: object, name: str, env: Mapping[str, str]) -> str:
     """A secret, which stands in the environment and never in the file."""
     found = from_environment(value, name, env)
@@ -89,10 +101,9 @@ def store_url(value: object, name: str, env: Mapping[str, str]) -> str:
     """The address of a store, such as memory://."""
     found = from_environment(value, name, env)
     written = found if found is not None else _plain(value, name, "TIDEGATE_STORE")
-    scheme, separator, _ = written.partition("://")
-    if separator and scheme in STORE_SCHEMES:
+    if "://" in written and kind_of(written) is not None:
         return written
-    way_out = f"write an address that begins with {either(f'{known}://' for known in STORE_SCHEMES)}"
+    way_out = f"write an address that begins with {either(_STORES)}"
     if found is not None:
         raise _unusable(value, name, f"holds no address of a store; {way_out}")
     if "@" in written:  # such an address may carry a password

@@ -36,8 +36,8 @@ from tidegate.units import Rate  # pydantic reads annotations at run time
 
 _SIZE: Schema = {"type": "number", "exclusiveMinimum": 0}
 _TOKENS: Schema = {"type": "number", "minimum": 0}
-_LENGTH: Schema = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*[A-Za-zµ]+\s*$"}
-_WINDOW: Schema = {"anyOf": [_LENGTH, {"enum": list(values.CALENDAR_WORDS)}]}
+LENGTH: Schema = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*[A-Za-zµ]+\s*$"}
+_WINDOW: Schema = {"anyOf": [LENGTH, {"enum": list(values.CALENDAR_WORDS)}]}
 _RATE: Schema = {
     "type": "string",
     "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*(/|\bper\b)\s*([0-9]+(\.[0-9]+)?)?\s*[A-Za-zµ]+\s*$",
@@ -45,7 +45,7 @@ _RATE: Schema = {
 
 Size: TypeAlias = Annotated[int | float, reads(values.size, _SIZE)]
 Tokens: TypeAlias = Annotated[int | float, reads(values.number, _TOKENS)]
-Length: TypeAlias = Annotated[str, reads(values.length, _LENGTH)]
+Length: TypeAlias = Annotated[str, reads(values.length, LENGTH)]
 
 
 class LimitTable(Table):

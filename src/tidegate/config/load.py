@@ -21,13 +21,12 @@ from tidegate.config.settings import (
     HttpField,
     HttpSettings,
     ServerSettings,
-    StoreField,
-    StoreSettings,
 )
+from tidegate.config.store_settings import StoreField, StoreSettings
 from tidegate.config.tables import Table, check, key, reads, schema_of
 from tidegate.config.values import nearest, refused, shown
 from tidegate.core.policy import RULES_MOST, Policy
-from tidegate.errors import ConfigError, Problem
+from tidegate.errors import ConfigError, PolicyError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +70,7 @@ class FileTable(Table):
         StoreField,
         key(
             "memory://",
-            "Where state lives: an address, {env: NAME}, or a table with url, max_keys and when_full.",
+            "Where state lives: an address, {env: NAME}, or a table with url and what the store is told.",
             default=StoreSettings,
         ),
     ]
@@ -139,8 +138,12 @@ def load(path: str | os.PathLike[str], *, env: Mapping[str, str] | None = None) 
     stated, faults = _checked(document, os.environ if env is None else env)
     if stated is None or document.top is None or faults:
         raise ConfigError(_problems(name, document.top, faults))
+    policy = Policy(stated.rules)
+    faults = _outages(policy, stated, document.top)
+    if faults:
+        raise ConfigError(_problems(name, document.top, faults))
     return Config(
-        policy=Policy(stated.rules),
+        policy=policy,
         store=stated.store,
         attributes=stated.attributes,
         server=stated.server,
@@ -219,6 +222,18 @@ def _clashes(top: Node) -> list[Fault]:
     if len(rules.value) > RULES_MOST:
         message = f"there are {len(rules.value)} rules; the most is {RULES_MOST}"
         faults.append(Fault(top.key_lines["rules"], ("rules",), message))
+    return faults
+
+
+def _outages(policy: Policy, stated: FileTable, top: Node) -> list[Fault]:
+    """What rules and the rest of the file say of outages that does not fit together."""
+    faults = []
+    for index, rule in enumerate(policy):
+        try:
+            Policy([rule]).check_outages(stated.store.on_outage, stated.server.workers)
+        except PolicyError as error:
+            line, at = top.find(("rules", index, "reserve" if rule.reserve is not None else "strict"))
+            faults.append(Fault(line, at, str(error).removeprefix(f"rule {rule.name!r}: ")))
     return faults
 
 

@@ -49,6 +49,16 @@ _OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "limits": ("rules",),
     "descriptors": ("rules",),
     "headers": ("fields",),
+    "failure_mode": ("on_outage",),
+    "fail_open": ("on_outage",),
+    "on_error": ("on_outage",),
+    "fallback": ("outage_limit",),
+    "timeout": ("deadline",),
+    "namespace": ("prefix", "schema"),
+    "replicas_ack": ("replicas",),
+    "instances": ("nodes", "workers"),
+    "processes": ("workers",),
+    "percent": ("share",),
 }
 """What other systems call a key, and what it is here."""
 

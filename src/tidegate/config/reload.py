@@ -111,6 +111,7 @@ def _refuse_restart(before: Config, after: Config) -> None:
         "store": (before.store, after.store),
         "server.host": (before.server.host, after.server.host),
         "server.port": (before.server.port, after.server.port),
+        "server.workers": (before.server.workers, after.server.workers),
     }
     problems = [
         Problem(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
-from tidegate.config import values
+from tidegate.config import environment, values
 from tidegate.config.limit_tables import AnyLimit, Tokens
 from tidegate.config.tables import (
     Reading,
@@ -19,12 +19,15 @@ from tidegate.config.tables import (
     key,
     place_named,
     reads,
+    reads_env,
     table,
+    whole,
     word,
     wrong_at,
 )
 from tidegate.core.carry import Carry
 from tidegate.core.limits import Limit  # pydantic reads annotations at run time
+from tidegate.core.outage import NODES_MOST, ON_OUTAGE, OnOutage, Reserve
 from tidegate.core.outcome import Mode
 from tidegate.core.rule import Rule
 from tidegate.errors import CostError, InvalidKey, PolicyError
@@ -40,6 +43,13 @@ _PATTERNS: Schema = {
     "items": {"anyOf": [_TEXT, {"type": "integer"}, {"type": "null"}]},
     "minItems": 1,
 }
+_SHARE: Schema = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^\s*[0-9]{1,3}(\.[0-9]{1,9})?\s*%\s*$"},
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    ]
+}
+_INDEX: Schema = {"type": ["integer", "null"], "minimum": 0}
 _COST: Schema = {"type": "number", "minimum": 0}
 _COSTS: Schema = {"type": "object", "additionalProperties": _COST, "propertyNames": _TEXT, "minProperties": 1}
 
@@ -113,6 +123,40 @@ _costs = entries(dict[Text, Tokens])
 _limits = entries(dict[Text, AnyLimit])
 
 
+def _share(value: Any, _: Reading) -> Any:
+    """A part of the limit; whether it is one is checked by the reserve."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise values.refused(value, "write a part of the limit, for instance share: 20%")
+    return value
+
+
+class ReserveTable(Table):
+    """The part of a limit that nodes own for themselves."""
+
+    called = "a reserve"
+    share: Annotated[
+        Any, builds(_share, _SHARE), key("20%", "The part of the limit that all nodes own together.")
+    ]
+    nodes: Annotated[
+        int, whole(1, NODES_MOST), key(8, "Among how many nodes it is divided, whether all run or not.")
+    ]
+    index: Annotated[
+        int | None,
+        reads_env(environment.node_index, _INDEX),
+        key({"env": "NODE_INDEX"}, "Which of them this node is, from 0 on. Left out: it owns none."),
+    ] = None
+
+
+def _reserve(value: Any, reading: Reading) -> Reserve:
+    if not isinstance(value, dict):
+        raise values.refused(value, "write for instance reserve: {share: 20%, nodes: 8, index: 0}")
+    stated = table(ReserveTable, value, reading)
+    try:
+        return Reserve(stated.share, stated.nodes, stated.index)
+    except PolicyError as error:
+        raise wrong_at([(place_named(str(error), value), str(error))], value) from error
+
+
 class RuleTable(Table):
     """A limit bound to the attributes of a request."""
 
@@ -179,6 +223,31 @@ class RuleTable(Table):
         key("strict", "How state is taken over when the limit changes."),
     ] = "strict"
 
+    on_outage: Annotated[
+        OnOutage | None,
+        word(*ON_OUTAGE),
+        key(
+            "closed",
+            "What happens while a store on the network is away: closed refuses, open admits uncounted, "
+            "reserve admits what this node owns.",
+        ),
+    ] = None
+    reserve: Annotated[
+        Reserve | None,
+        builds(_reserve, ReserveTable),
+        key(
+            {"share": "20%", "nodes": 8, "index": {"env": "NODE_INDEX"}},
+            "For on_outage: reserve: what nodes own of the limit. The store holds the rest.",
+        ),
+    ] = None
+    outage_limit: Annotated[
+        AnyLimit | None,
+        key(
+            {"algorithm": "token_bucket", "capacity": 5, "rate": "1/s"},
+            "For on_outage: open: what each process admits of a key meanwhile.",
+        ),
+    ] = None
+
     def rule(self, **others: Any) -> Rule:
         """The rule that the table says, with `others` in place of what it says there."""
         said = {name: getattr(self, name) for name in type(self).model_fields}
@@ -203,10 +272,14 @@ def _rule(value: Any, reading: Reading) -> Rule:
 def _blamed(stated: RuleTable, value: dict[str, object]) -> list[tuple[Location, str]]:
     """The entries of the rule's tables that are wrong by themselves, each with what is said about it."""
     blamed: list[tuple[Location, str]] = []
-    for name in ("match", "cost", "overrides"):
+    others: dict[str, Any] = {"match": None, "cost": None, "overrides": None}
+    try:
+        stated.rule(**others)
+    except (PolicyError, CostError, InvalidKey):
+        return []  # it is wrong without them
+    for name in others:
         entries = getattr(stated, name)
         for entry in entries if isinstance(entries, dict) else ():
-            others: dict[str, Any] = {"match": None, "cost": None, "overrides": None}
             try:
                 stated.rule(**(others | {name: {entry: entries[entry]}}))
             except (PolicyError, CostError, InvalidKey) as error:

@@ -1,129 +1,33 @@
-"""The tables beside the rules: the store, the server, the HTTP fields, and where attributes come from."""
+"""The tables beside the rules: the server, the HTTP fields, and where attributes come from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_args
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from tidegate.config import environment, values
 from tidegate.config.rule_tables import Text
 from tidegate.config.tables import (
-    ENV,
     Reading,
     Schema,
     Table,
-    any_of,
     builds,
     entries,
     key,
     reads,
     reads_env,
     table,
-    word,
+    whole,
     wrong_at,
 )
 from tidegate.core.match import route_table
+from tidegate.core.outage import WORKERS_MOST
 from tidegate.errors import PolicyError
 
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
-WhenFull: TypeAlias = Literal["refuse", "forget"]
 Draft: TypeAlias = Literal["draft-10", "draft-07", "draft-06", "draft-03", "off"]
 Legacy: TypeAlias = Literal["off", "seconds", "date"]
 
-MAX_KEYS: Final = 1_000_000
-MAX_KEYS_MOST: Final = 10**12
-
 _TEXT: Schema = {"type": "string", "pattern": r"\S"}
-_URL: Schema = {"type": "string", "pattern": "^[a-z]+://"}
 _PORT: Schema = {"type": "integer", "minimum": 0, "maximum": 65535}
-
-
-def _whole(least: int, most: int) -> Any:
-    schema = {"type": "integer", "minimum": least, "maximum": most}
-    return reads(lambda value, _: values.whole(value, least, most), schema)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """Where state lives, how many keys are kept, and what happens to a new one when all of them are live."""
-
-    address: str = "memory://"
-    max_keys: int = MAX_KEYS
-    when_full: WhenFull = "refuse"
-
-    @property
-    def url(self) -> str:
-        """All of it as one address, for `open_store`."""
-        options = {"max_keys": self.max_keys, "when_full": self.when_full}
-        defaults = {"max_keys": MAX_KEYS, "when_full": "refuse"}
-        query = urlencode({name: value for name, value in options.items() if value != defaults[name]})
-        return f"{self.address}?{query}" if query else self.address
-
-
-class StoreTable(Table):
-    """Where state lives."""
-
-    called = "store"
-    url: Annotated[
-        str,
-        reads_env(environment.store_url, _URL),
-        key("memory://", "The address of the store, or {env: NAME}."),
-    ]
-    max_keys: Annotated[int, _whole(1, MAX_KEYS_MOST), key(MAX_KEYS, "How many keys are kept at most.")] = (
-        MAX_KEYS
-    )
-    when_full: Annotated[
-        WhenFull,
-        word(*get_args(WhenFull)),
-        key(
-            "refuse",
-            "Whether a new key is refused, or a kept one forgotten, when all that are kept are live.",
-        ),
-    ] = "refuse"
-
-
-def _store(value: Any, reading: Reading) -> StoreSettings:
-    if not isinstance(value, dict) or "env" in value:
-        return _unpacked(environment.store_url(value, "store", reading.env), {}, frozenset())
-    stated = table(StoreTable, value, reading)
-    options = {"max_keys": stated.max_keys, "when_full": stated.when_full}
-    try:
-        return _unpacked(stated.url, options, stated.model_fields_set)
-    except ValueError as error:
-        raise wrong_at([(("url",), str(error))], value) from error
-
-
-def _unpacked(url: str, options: dict[str, Any], stated: AbstractSet[str]) -> StoreSettings:
-    """The settings, with what the address says after its "?"."""
-    parts = urlsplit(url)
-    if parts.netloc or parts.path or parts.fragment:
-        raise ValueError("the memory store has no host and no path; write memory://")
-    asked: dict[str, Any] = {}
-    for name, text in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in {"max_keys", "when_full"}:
-            close = values.nearest(name, ("max_keys", "when_full"))
-            way_out = f"did you mean {close!r}?" if close else "it takes max_keys and when_full"
-            raise ValueError(f"the store's address has the option {name!r}; {way_out}")
-        if name in stated or name in asked:
-            raise ValueError(f"{name} of the store is set twice; keep one of them")
-        if name == "max_keys":
-            number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
-            if not 1 <= number <= MAX_KEYS_MOST:
-                raise ValueError(
-                    f"max_keys is {values.shown(text)}; write a whole number from 1 to {MAX_KEYS_MOST}"
-                )
-            asked[name] = number
-        elif text in get_args(WhenFull):
-            asked[name] = text
-        else:
-            raise ValueError(f"when_full is {values.shown(text)}; write {values.either(get_args(WhenFull))}")
-    return StoreSettings(f"{parts.scheme}://", **(options | asked))
-
-
-StoreField: TypeAlias = Annotated[StoreSettings, builds(_store, any_of(_URL, ENV, StoreTable))]
 
 
 def _networks(value: Any, reading: Reading) -> tuple[str, ...]:
@@ -158,11 +62,16 @@ class ServerSettings(Table):
         key("X-Forwarded-For", "The header to which those proxies append the client's address."),
     ] = "X-Forwarded-For"
     ipv4_prefix: Annotated[
-        int, _whole(1, 32), key(32, "So many leading bits of an IPv4 address are one client.")
+        int, whole(1, 32), key(32, "So many leading bits of an IPv4 address are one client.")
     ] = 32
     ipv6_prefix: Annotated[
-        int, _whole(1, 128), key(64, "So many leading bits of an IPv6 address are one client.")
+        int, whole(1, 128), key(64, "So many leading bits of an IPv6 address are one client.")
     ] = 64
+    workers: Annotated[
+        int,
+        whole(1, WORKERS_MOST),
+        key(1, "How many processes of this node share what it owns of limits with a reserve."),
+    ] = 1
     token: Annotated[
         str | None,
         reads_env(environment.token, None),
@@ -238,11 +147,9 @@ class AttributeTable(Table):
     ] = None
     cookie: Annotated[Text | None, key("session", "A cookie of the request.")] = None
     query: Annotated[Text | None, key("tenant", "A parameter of the query.")] = None
-    path_segment: Annotated[int | None, _whole(1, 32), key(1, "A segment of the path. 1 is the first.")] = (
-        None
-    )
+    path_segment: Annotated[int | None, whole(1, 32), key(1, "A segment of the path. 1 is the first.")] = None
     host_label: Annotated[
-        int | None, _whole(1, 32), key(1, "A label of the host's name. 1 is the leftmost.")
+        int | None, whole(1, 32), key(1, "A label of the host's name. 1 is the leftmost.")
     ] = None
     templates: Annotated[
         tuple[str, ...] | None,

@@ -68,15 +68,21 @@ class Table(BaseModel):
 
 
 def key(
-    example: object, description: str, *, default: Callable[[], object] | None = None, secret: bool = False
+    example: object,
+    description: str,
+    *,
+    default: Callable[[], object] | None = None,
+    secret: bool = False,
+    called: str | None = None,
 ) -> Any:
     """Describe a key to editors; `example` is also what a message tells to write. A secret is never printed.
 
-    `default` makes the value of a key that is left out.
+    `default` makes the value of a key that is left out. `called` is how the key is written, where a field
+    cannot have its name.
     """
     if default is not None:
         return Field(description=description, examples=[example], repr=not secret, default_factory=default)
-    return Field(description=description, examples=[example], repr=not secret)
+    return Field(description=description, examples=[example], repr=not secret, alias=called)
 
 
 def reads(function: Callable[[object, str], object], schema: Schema) -> PlainValidator:
@@ -100,6 +106,12 @@ def reads_env(
 def word(*words: str) -> PlainValidator:
     """One of a few words."""
     return reads(lambda value, _: values.one_of(value, words), {"enum": list(words)})
+
+
+def whole(least: int, most: int) -> PlainValidator:
+    """A whole number between two bounds, both included."""
+    schema: Schema = {"type": "integer", "minimum": least, "maximum": most}
+    return reads(lambda value, _: values.whole(value, least, most), schema)
 
 
 def builds(function: Callable[[Any, Reading], object], stands_as: Any) -> PlainValidator:
@@ -220,7 +232,11 @@ def _surroundings(value: object, reading: Reading) -> Surroundings:
 
 @cache
 def _surroundings_in(kind: type[Table]) -> Surroundings:
-    examples = {name: flow(about.examples[0]) for name, about in kind.model_fields.items() if about.examples}
+    examples = {
+        about.alias or name: flow(about.examples[0])
+        for name, about in kind.model_fields.items()
+        if about.examples
+    }
     return Surroundings(kind.called, examples, _elsewhere())
 
 
@@ -230,6 +246,6 @@ def _elsewhere() -> dict[str, list[str]]:
     while waiting:
         kind = waiting.pop(0)
         waiting.extend(kind.__subclasses__())
-        for name in kind.model_fields if "called" in vars(kind) else ():
-            places.setdefault(name, []).append(kind.called)
+        for name, about in kind.model_fields.items() if "called" in vars(kind) else ():
+            places.setdefault(about.alias or name, []).append(kind.called)
     return places

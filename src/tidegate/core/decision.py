@@ -41,7 +41,8 @@ class Decision:
     allowed: bool
     """Whether the request may run."""
     source: str
-    """Who decided: the store's name, or "policy" where no limit was asked."""
+    """Who decided: the store's name; "policy" where no limit was asked; "reserve" where this node's own
+    shares were enough; "outage" where the store gave no answer and some rule's outage rule decided."""
     returned: dict[str, int]
     """What was given back of this decision, by rule, in the law's units. The limiter keeps it."""
 
@@ -91,13 +92,17 @@ class Decision:
         enforced = [outcome for outcome in outcomes if outcome.mode == "enforce"]
         if not self.allowed:
             return max((o for o in enforced if not o.allowed), key=_frees_in, default=None)
-        return min(enforced, key=_requests_left, default=None)
+        answered = [outcome for outcome in enforced if not outcome.outage]
+        return min(answered or enforced, key=_requests_left, default=None)
 
     @property
     def brief(self) -> Brief | None:
-        """The figures of the outcome that this decision shows; None where no enforced limit took part."""
+        """The figures of the outcome that this decision shows; None where no enforced limit took part.
+
+        None too where that outcome was decided without the store, for then nobody knows what is left.
+        """
         binding = self.binding
-        if binding is None:
+        if binding is None or binding.outage:
             return None
         after_us = binding.reset_after_us if self.allowed else binding.retry_after_us
         return Brief(binding.rule, binding.limit, binding.remaining, after_us)
@@ -208,7 +213,9 @@ class Decision:
         if not need_us or binding is None or self._desk is None:
             return None if need_us is None else (need_us, need_us)
         charge = binding.charge
-        line = (charge.rule, charge.key)
+        # What was not the store's to decide has instants of this process's clock, and so a line of its own.
+        apart = charge.share or binding.outage
+        line = (charge.rule, charge.key, "own clock") if apart else (charge.rule, charge.key)
         return self._desk.hints_us(charge.limit, line, self._caller, charge.cost, need_us, binding.now_us)
 
     def __reduce__(self) -> tuple[Any, ...]:

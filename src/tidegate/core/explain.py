@@ -29,12 +29,23 @@ class RuleExplained(NamedTuple):
     """When the cost asked about first passes: 0 now, None never."""
     reset_after: float | None
     """When the key is as fresh; None never by itself."""
+    share: bool = False
+    """Whether these figures are those of this node's own share, and not of what the store holds."""
+    outage: bool = False
+    """Whether the store gave no answer, so that nobody knows what it holds and the outage rule decides."""
 
     def __str__(self) -> str:
         held = f"{decimal_text(self.level)} of {decimal_text(Fraction(self.limit.capacity))} used"
         if self.balance < 0:
             held += f", {decimal_text(-self.balance)} owed"
-        if self.allowed:
+        if self.share:
+            held = f"this node's share: {held}"
+        if self.outage:
+            held = f"{held}, the store gave no answer" if self.share else "the store gave no answer"
+        if self.outage and (self.allowed or self.earliest is not None):
+            again = "" if self.earliest is None else duration_text(round(self.earliest * 1_000_000))
+            verdict = "passes by its outage rule" if self.allowed else f"refused, ask again in {again}"
+        elif self.allowed:
             verdict = f"passes; up to {decimal_text(self.largest_cost)} would"
         elif self.earliest is None:
             verdict = "can never pass" if self.balance >= 0 else "cannot pass by waiting"
@@ -89,4 +100,6 @@ def _explained(outcome: Outcome) -> RuleExplained:
         largest_cost=Fraction(largest, MILLI),
         earliest=None if earliest_us is None else seconds(earliest_us),
         reset_after=outcome.reset_after,
+        share=outcome.charge.share,
+        outage=outcome.outage,
     )

@@ -41,6 +41,16 @@ def key_of(values: tuple[object, ...]) -> Key:
     return _joined([_part(value) for value in values])
 
 
+def values_of(key: Key) -> tuple[object, ...]:
+    """The attribute values that make this key: the inverse of `key_of`. Raises InvalidKey for other bytes."""
+    if isinstance(key, str):
+        return (key,)
+    try:
+        return _unpacked(key)
+    except (ValueError, IndexError):
+        raise InvalidKey(f"key is {quoted(key)}; these bytes were not made by key_of") from None
+
+
 def keys_by(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Key]:
     """A function that gives the key which a request's attributes of these names make."""
     if not names:
@@ -114,3 +124,35 @@ def _part(value: object, depth: int = 0) -> bytes:
             f"key part is {quoted(value)} of type {type(value).__name__}; a key is made of {_TYPES}"
         )
     return b"%b%d:%b" % (kind, len(body), body)
+
+
+def _unpacked(encoded: bytes) -> tuple[object, ...]:
+    values: list[object] = []
+    at = 0
+    while at < len(encoded):
+        kind = encoded[at : at + 1]
+        if kind == b"n":
+            values.append(None)
+            at += 1
+            continue
+        colon = encoded.index(b":", at)
+        digits = encoded[at + 1 : colon]
+        past = colon + 1 + int(digits)
+        body = encoded[colon + 1 : past]
+        if not digits.isdigit() or past > len(encoded):
+            raise ValueError(digits)
+        values.append(_value(kind, body))
+        at = past
+    return tuple(values)
+
+
+def _value(kind: bytes, body: bytes) -> object:
+    if kind == b"s":
+        return body.decode("utf-8", "surrogatepass")
+    if kind == b"b":
+        return body
+    if kind == b"i":
+        return int(body, 16)
+    if kind == b"t":
+        return _unpacked(body)
+    raise ValueError(kind)

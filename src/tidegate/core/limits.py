@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import lcm
 from typing import ClassVar, Literal, Self
 
 from tidegate.core.calendar import Local, zone_named
+from tidegate.core.fitting import finest_tick_us, fits_integers, nearest_that_fits, units_of
 from tidegate.core.law import EXACT, AnyLaw
 from tidegate.core.level import Level, Line
 from tidegate.core.log import Log
@@ -31,9 +31,6 @@ from tidegate.units import (
     exact,
     shown,
 )
-
-PATIENCE_US_LEAST = 60_000_000
-"""The integers of every bucket have room for a caller who would wait at least this long."""
 
 LOG_LIMIT_MOST = 100_000
 """The largest SlidingLog: it remembers every spend."""
@@ -74,6 +71,16 @@ class Limit:
     def quota(self) -> int:
         """Whole tokens that may pass at one instant."""
         return int(self.capacity)
+
+    @property
+    def whole(self) -> Limit:
+        """The limit that this is a part of, for the parts of one with a reserve; else itself."""
+        return self.__dict__.get("_whole", self)  # type: ignore[no-any-return]  # only `part_of` sets it
+
+    def part_of(self, whole: Limit) -> Self:
+        """The same limit, which now tells that it is a part of another; it stays equal to what it was."""
+        self._keep(_whole=whole)
+        return self
 
     def _keep(self, **values: object) -> None:
         for name, value in values.items():
@@ -116,9 +123,9 @@ class _LevelLimit(Limit):
         self, capacity: Number, rate: Rate | str, law_of: Callable[[int, int, int], Level]
     ) -> None:
         size, flow = _capacity(capacity), Rate.parse(rate)
-        p, q = _units(flow)
-        if not _fits_integers(size, p, q):
-            raise LimitError(_nearest_that_fits(size, flow))
+        p, q = units_of(flow)
+        if not fits_integers(size, p, q):
+            raise LimitError(nearest_that_fits(size, flow))
         law = law_of(int(size * q), q, p)
         self._keep(capacity=_plain(size), rate=flow, law=law)
         self._keep(quota_window_us=div_ceil(law.room, p) if p else None)
@@ -304,7 +311,7 @@ class SlidingWindow(Limit):
     def __init__(self, limit: Number, window: Duration) -> None:
         size, us = _capacity(limit, "limit"), _window_us(window)
         self._keep(limit=_plain(size), capacity=_plain(size), window=duration_text(us), quota_window_us=us)
-        tick_us = _tick_us(int(size * MILLI), us)
+        tick_us = finest_tick_us(int(size * MILLI), us)
         if tick_us is None:
             most = (EXACT - 1) // (2 * MILLI)
             raise LimitError(
@@ -345,49 +352,3 @@ def _window_us(window: Duration) -> int:
     if us > _LONGEST_WINDOW_US:
         raise LimitError(f"window is {duration_text(us)}; the longest is a hundred years")
     return us
-
-
-def _units(rate: Rate) -> tuple[int, int]:
-    """Units that drain in a microsecond, and units in a token; both whole (docs/decisions/0012)."""
-    flow = rate.per_microsecond
-    q = lcm(flow.denominator, MILLI)
-    return int(flow * q), q
-
-
-def _fits_integers(size: Fraction, p: int, q: int) -> bool:
-    return 2 * size * q + p * PATIENCE_US_LEAST < EXACT
-
-
-def _nearest_that_fits(size: Fraction, rate: Rate) -> str:
-    p, q = _units(rate)
-    fits = []
-    most = (EXACT - 1 - p * PATIENCE_US_LEAST) // (2 * q)
-    if most >= 1:
-        fits.append(f"a capacity of {most} at this rate")
-    near = _rate_that_fits(size, rate)
-    if near is not None:
-        fits.append(f"rate {near} at this capacity")
-    ways_out = (
-        "nearest is " + " or ".join(fits) if fits else "use a smaller capacity and a rate in rounder numbers"
-    )
-    return f"capacity {decimal_text(size)} at {rate} does not fit the exact integers; {ways_out}"
-
-
-def _rate_that_fits(size: Fraction, rate: Rate) -> Rate | None:
-    """The nearest rate that fits, among rounder numbers per second, minute, hour and day."""
-    near = []
-    for period_s in (1, 60, 3_600, 86_400):
-        wanted = rate.per_second * period_s
-        near += [Rate(Fraction(round(wanted * 10**digits), 10**digits), period_s) for digits in range(7)]
-    fitting = [other for other in near if other.tokens and _fits_integers(size, *_units(other))]
-    return min(fitting, key=lambda other: abs(other.per_second - rate.per_second), default=None)
-
-
-def _tick_us(capacity: int, window_us: int) -> int | None:
-    """The finest tick of 1, 2, 5, 10, ... microseconds that divides the window and keeps products exact."""
-    for power in range(13):
-        for digit in (1, 2, 5):
-            tick_us = digit * 10**power
-            if window_us % tick_us == 0 and capacity * (window_us // tick_us) < EXACT // 2:
-                return int(tick_us)
-    return None

@@ -43,8 +43,9 @@ class Outcome(NamedTuple):
     """What one rule said. `state` is the key's after the decision; `charged` tells whether the cost
     was taken.
 
-    `delay_us` is set where not the limit refused but the store had no room for a new key: it is then
-    the wait until there may be some.
+    `delay_us` is set where not the limit refused but the store had no room for a new key, or gave no
+    answer: it is then a guess at when to come back. `outage` tells that it gave none, so that the rule's
+    outage rule decided; then `state` says nothing of what the store holds.
     """
 
     charge: Charge
@@ -53,6 +54,7 @@ class Outcome(NamedTuple):
     state: Any
     now_us: int
     delay_us: int | None = None
+    outage: bool = False
 
     @property
     def rule(self) -> str:

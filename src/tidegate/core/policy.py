@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tidegate.core.keys import bare_key
 from tidegate.core.limits import Limit
 from tidegate.core.match import Attributes
+from tidegate.core.outage import OnOutage, Reserve
 from tidegate.core.outcome import Charge
 from tidegate.core.rule import Rule, check_cost
 from tidegate.errors import InvalidKey, PolicyError
@@ -114,6 +115,21 @@ class Policy:
 
     def __repr__(self) -> str:
         return f"Policy({list(self.rules)!r})"
+
+    def check_outages(self, default: OnOutage, workers: int) -> None:
+        """Raise PolicyError where a strict rule would be open, or a share is less than the largest cost.
+
+        `default` is what rules do in an outage that do not say, `workers` how many processes of a node share
+        its reserve.
+        """
+        for rule in self.rules:
+            if rule.strict and (rule.on_outage or default) == "open":
+                raise PolicyError(
+                    f"rule {rule.name!r}: a strict rule is a spending cap, which on_outage 'open' lifts, and "
+                    "that is what rules do here that say nothing; write 'closed' or 'reserve' for this one"
+                )
+            if isinstance(rule.reserve, Reserve):
+                rule.check_shares(rule.reserve, workers)
 
     def attributes(self, key: object) -> Attributes:
         """The attributes that a call's key means: a mapping as it is, a plain key as {"key": key}.

@@ -19,6 +19,7 @@ from tidegate.core.keys import Key, key_of, keys_by, present
 from tidegate.core.law import EXACT
 from tidegate.core.limits import Limit, SlidingLog
 from tidegate.core.match import Attributes, Pattern, matcher, route_table
+from tidegate.core.outage import ON_OUTAGE, OnOutage, Reserve, check_share
 from tidegate.core.outcome import Mode
 from tidegate.errors import CostError, CostTooLarge, InvalidKey, PolicyError
 from tidegate.units import MILLI, Number, decimal_text, milli, quoted, shown
@@ -26,7 +27,10 @@ from tidegate.units import MILLI, Number, decimal_text, milli, quoted, shown
 CostOf: TypeAlias = Number | Mapping[str, Number] | Callable[[Attributes], Number]
 LimitOf: TypeAlias = Mapping[Any, Limit] | Callable[[Attributes], Limit | None]
 
-_KEYWORDS = ("match", "cost", "mode", "overrides", "strict", "max_debt", "give_back", "carry")
+_KEYWORDS = (
+    *("match", "cost", "mode", "overrides", "strict", "max_debt", "give_back", "carry"),
+    *("on_outage", "reserve", "outage_limit"),
+)
 _MODES = get_args(Mode)
 _NAME_BYTES_MOST = 200
 
@@ -55,6 +59,12 @@ class Rule:
         give_back: "bounded" (a refund never buys a second burst) or "full" (all that is still there comes
             back; in any interval capacity + rate * d + what was returned in it may pass).
         carry: how state is taken over when the limit changes; see `core/carry.py` for the bound of each.
+        on_outage: what happens while a store on the network gives no answer: "closed" refuses, "open" admits
+            without counting, "reserve" admits what this node's own share has. None: as the limiter says. A
+            strict rule is never open, and a shadow rule never refuses.
+        reserve: that share, for "reserve": {"share": "20%", "nodes": 8, "index": 0}. It is spent always,
+            first, and the store holds the rest of the limit; see `core/outage.py`.
+        outage_limit: for "open": what each process admits of a key meanwhile, as a limit of its own.
 
     Raises:
         PolicyError: the parts contradict each other; the message names the rule and the way out.
@@ -72,6 +82,9 @@ class Rule:
     max_debt: Number | None = field(default=None, kw_only=True)
     give_back: Literal["bounded", "full"] = field(default="bounded", kw_only=True)
     carry: Carry = field(default="strict", kw_only=True)
+    on_outage: OnOutage | None = field(default=None, kw_only=True)
+    reserve: Reserve | Mapping[str, Any] | None = field(default=None, kw_only=True)
+    outage_limit: Limit | None = field(default=None, kw_only=True)
 
     key_for: Callable[[Attributes], Key] = field(init=False, repr=False, compare=False)
     """The key of a request: the values of `by`."""
@@ -93,6 +106,7 @@ class Rule:
         keep("price_of", self._compiled_price())
         keep("limit_for", self._compiled_limit())
         keep("debt", self._compiled_debt())
+        keep("reserve", self._compiled_reserve())
 
     def _check(self) -> None:
         name = self.name
@@ -101,7 +115,7 @@ class Rule:
         if self.mode not in _MODES:
             raise self._error(f"mode is {self.mode!r}; write one of {', '.join(_MODES)}")
         if self.mode in ("deny", "bypass"):
-            for part in ("limit", "cost", "overrides", "max_debt"):
+            for part in ("limit", "cost", "overrides", "max_debt", "on_outage", "reserve", "outage_limit"):
                 if getattr(self, part) is not None:
                     raise self._error(f"mode {self.mode!r} asks no limit; leave the {part} out")
         elif not isinstance(self.limit, Limit):
@@ -112,6 +126,7 @@ class Rule:
             raise self._error(f"carry is {self.carry!r}; write one of {', '.join(WAYS)}")
         if self.give_back not in ("bounded", "full"):
             raise self._error(f"give_back is {self.give_back!r}; write 'bounded' or 'full'")
+        self._check_outage()
         if self.match is not None and not isinstance(self.match, Mapping):
             raise self._error(
                 f"match is {self.match!r}; write a mapping of attributes, such as {{'method': 'POST'}}"
@@ -121,6 +136,29 @@ class Rule:
                 raise self._error(
                     "cost and overrides are asked inside the decision; give plain functions, not async ones"
                 )
+
+    def _check_outage(self) -> None:
+        how = self.on_outage
+        if how is not None and how not in ON_OUTAGE:
+            raise self._error(f"on_outage is {quoted(how)}; write one of {', '.join(ON_OUTAGE)}")
+        if self.strict and how == "open":
+            raise self._error(
+                "a strict rule is a spending cap, which on_outage 'open' lifts; use 'closed' or 'reserve'"
+            )
+        if self.reserve is not None and how != "reserve":
+            raise self._error("a reserve is there for on_outage 'reserve'; write that too, or leave it out")
+        if how == "reserve" and self.reserve is None:
+            raise self._error(
+                "on_outage is 'reserve'; say which, for instance reserve: {share: 20%, nodes: 8, index: 0}"
+            )
+        if self.outage_limit is None:
+            return
+        if how != "open":
+            raise self._error("an outage_limit bounds what on_outage 'open' admits; write that too")
+        if not isinstance(self.outage_limit, Limit):
+            raise self._error(
+                f"outage_limit is {quoted(self.outage_limit)}; give one limit, such as TokenBucket(5, '1/s')"
+            )
 
     def _attribute_names(self) -> tuple[str, ...]:
         names = self.by
@@ -161,6 +199,8 @@ class Rule:
             raise self._error(str(error)) from None
         for limit in self._limits_known():
             check_constant(limit, thousandths, self.name)
+        if self.outage_limit is not None:
+            check_constant(self.outage_limit, thousandths, f"{self.name}, outage_limit")
         return thousandths
 
     def _limits_known(self) -> list[Limit]:
@@ -218,6 +258,31 @@ class Rule:
                     f"max_debt is {shown(self.max_debt)}; with {limit!r} it does not fit the exact integers"
                 )
         return debt
+
+    def _compiled_reserve(self) -> Reserve | None:
+        if self.reserve is None:
+            return None
+        try:
+            reserve = Reserve.of(self.reserve)
+        except PolicyError as error:
+            raise self._error(str(error)) from None
+        self.check_shares(reserve)
+        return reserve
+
+    def check_shares(self, reserve: Reserve, workers: int = 1) -> None:
+        """Raise PolicyError where a share of a limit that is known is less than the largest cost known."""
+        for limit in self._limits_known():
+            try:
+                check_share(limit, reserve, self.largest_cost, workers)
+            except PolicyError as error:
+                raise self._error(str(error)) from None
+
+    @property
+    def largest_cost(self) -> int:
+        """The largest cost that is known beforehand, in thousandths: 1 token where the call states it."""
+        if isinstance(self.cost, Mapping):
+            return max(MILLI, *(milli(cost) for cost in self.cost.values()))
+        return MILLI if self.cost is None or callable(self.cost) else milli(self.cost)
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = {name: getattr(self, name) for name in _KEYWORDS}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice, repeat
 
 from tidegate.core.columns import Decisions
 from tidegate.core.decision import Decision
 from tidegate.core.explain import Explanation
 from tidegate.core.keys import CallKey
+from tidegate.core.policy import Plan
 from tidegate.errors import CostError
 from tidegate.flows.port import Setting
+from tidegate.flows.take import decide, decide_many
 from tidegate.units import Number, milli
+
+TOGETHER_MOST = 500
+"""So many requests of one call are decided together, within one deadline."""
 
 
 async def ask(
@@ -22,13 +27,11 @@ async def ask(
     A request that no rule speaks of is allowed. Raises InvalidKey or CostError.
     """
     policy = setting.policy
-    charges, decided_by = policy.plan(policy.attributes(key), milli(cost))
-    if decided_by is not None:
-        return Decision((), allowed=decided_by.mode == "bypass", source="policy", named=decided_by.name)
-    if not charges:
-        return Decision((), allowed=True, source="policy")
-    outcomes = await setting.port.decide(charges, setting.instant_us(), take=take)
-    return Decision.of(outcomes, setting.port.name, setting.desk, caller)
+    plan = policy.plan(policy.attributes(key), milli(cost))
+    if not plan.charges:
+        return _by_policy(plan)
+    outcomes, source = await decide(setting, plan.charges, take=take)
+    return Decision.of(outcomes, source, setting.desk, caller)
 
 
 async def ask_many(
@@ -36,13 +39,36 @@ async def ask_many(
 ) -> Decisions:
     """Independent decisions on many requests, in order; one cost for all, or one for each.
 
-    Each is decided by the setting in force at its turn.
+    Each is decided by the setting in force at its turn, or many at a time where that saves round trips.
     """
     pairs = with_costs(keys, costs)
-    return Decisions([await ask(setting(), key, cost) for key, cost in pairs])
+    if not setting().port.batches:
+        return Decisions([await ask(setting(), key, cost) for key, cost in pairs])
+    made: list[Decision] = []
+    while some := list(islice(pairs, TOGETHER_MOST)):
+        made += await _ask_some(setting(), some)
+    return Decisions(made)
 
 
-def with_costs(keys: Iterable[CallKey], costs: Number | Sequence[Number]) -> Iterable[tuple[CallKey, Number]]:
+async def _ask_some(setting: Setting, pairs: Sequence[tuple[CallKey, Number]]) -> list[Decision]:
+    policy = setting.policy
+    plans = [policy.plan(policy.attributes(key), milli(cost)) for key, cost in pairs]
+    answers = iter(await decide_many(setting, [plan.charges for plan in plans if plan.charges]))
+    return [
+        Decision.of(*next(answers), setting.desk, None) if plan.charges else _by_policy(plan)
+        for plan in plans
+    ]
+
+
+def _by_policy(plan: Plan) -> Decision:
+    """The decision where no limit is asked: a rule that denies or bypasses, or none that speaks of it."""
+    rule = plan.decided_by
+    if rule is None:
+        return Decision((), allowed=True, source="policy")
+    return Decision((), allowed=rule.mode == "bypass", source="policy", named=rule.name)
+
+
+def with_costs(keys: Iterable[CallKey], costs: Number | Sequence[Number]) -> Iterator[tuple[CallKey, Number]]:
     """Keys with their costs. Raises CostError if there are not as many, before anything is taken."""
     listed = list(keys)
     if not isinstance(costs, Sequence):
@@ -68,7 +94,9 @@ async def reset(setting: Setting, key: CallKey) -> None:
 
     Rules with `by=()` are everybody's budget: they are reset only by a key that is an empty mapping
     (docs/decisions/0009). To
-    reset the budget that all share who lack an attribute, name the attribute as None.
+    reset the budget that all share who lack an attribute, name the attribute as None. Of a limit with a
+    reserve the store's part and this node's own share become fresh; other nodes keep theirs as they are.
+    Where the store gives no answer it raises StoreUnavailable and nothing is fresh.
     """
     policy = setting.policy
     attributes = policy.attributes(key)
@@ -78,4 +106,6 @@ async def reset(setting: Setting, key: CallKey) -> None:
         if rule.limit is not None
         and (any(name in attributes for name in rule.by) if rule.by else not attributes)
     ]
-    await setting.port.forget([(rule.name, rule.key_for(attributes)) for rule in named])
+    keys = [(rule, rule.key_for(attributes)) for rule in named]
+    await setting.port.forget([(rule.name, key) for rule, key in keys])
+    setting.outages.forget(keys, attributes)

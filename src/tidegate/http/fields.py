@@ -18,7 +18,9 @@ What is said, whatever the spelling:
 The policy field lists every enforced limit that the request met, the binding one always among them;
 the state field speaks of the binding one alone. The others were not charged by a refusal, and in an
 admission they have more left than it has, so their numbers would only invite a client to add them up.
-Shadow rules are not shown: nobody is held to them.
+Shadow rules are not shown: nobody is held to them. A limit with a reserve (`core/outage.py`) is listed as
+the whole, with what is left in the part that decided, which a client may count on. What was decided without
+the store has no RateLimit fields at all, for nobody knows what is left; a refusal then carries Retry-After.
 """
 
 from __future__ import annotations
@@ -218,14 +220,14 @@ def _form(names: Names, say: Callable[[int], str] | None = None) -> Form:
 
     def dictionary(decision: Decision, brief: Brief) -> Pairs:
         reset_us = _reset_us(decision, brief)
-        text = f"{quota}={_bounded(brief.limit.quota)}, {remaining}={_bounded(brief.remaining)}"
+        text = f"{quota}={_bounded(brief.limit.whole.quota)}, {remaining}={_bounded(brief.remaining)}"
         if reset_us is not None:
             text += f", {reset}={say(reset_us)}"
         return [(policy, listing(decision, brief)[0]), (state, text)]
 
     def triple(decision: Decision, brief: Brief) -> Pairs:
         reset_us = _reset_us(decision, brief)
-        allowance = str(_bounded(brief.limit.quota))
+        allowance = str(_bounded(brief.limit.whole.quota))
         pairs = [(quota, allowance), (remaining, str(_bounded(brief.remaining)))]
         if reset_us is not None:
             pairs.append((reset, say(reset_us)))
@@ -277,7 +279,7 @@ def _policies(names: Names) -> Callable[[Decision, Brief], tuple[str, str]]:
         item, start, _ = texts(brief.rule, brief.limit)
         if decision.limits_asked == 1:
             return item, start
-        shown = [(o.rule, o.limit) for o in decision.outcomes if o.mode == "enforce"]
+        shown = [(o.rule, o.limit) for o in decision.outcomes if o.mode == "enforce" and not o.outage]
         if len(shown) > POLICIES_MAX:
             others = [rule_and_limit for rule_and_limit in shown if rule_and_limit[0] != brief.rule]
             shown = [(brief.rule, brief.limit), *others][:POLICIES_MAX]
@@ -287,6 +289,7 @@ def _policies(names: Names) -> Callable[[Decision, Brief], tuple[str, str]]:
 
 
 def _policy_item(names: Names, rule: str, limit: Limit) -> str:
+    limit = limit.whole
     quota = _bounded(limit.quota)
     item = f'"{_escaped(rule)}";{names.quota}={quota}' if names.shape == "items" else str(quota)
     window_us = limit.quota_window_us

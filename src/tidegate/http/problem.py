@@ -5,6 +5,8 @@ Which status, and why:
 - 429, type quota-exceeded: the caller's own limit is used up.
 - 503, type temporary-reduced-capacity: a rule without attributes (`by=()`) refused. That total is
   shared by everybody, so the caller did nothing wrong, and load balancers may try another place.
+- 503, type temporary-reduced-capacity, no policy violated: the store that counts gave no answer, and the
+  rule is one that refuses then. Whether the caller is within its limit is not known.
 - 429 without Retry-After and with `retry_after_ms` null: waiting does not help, since the cost is
   above the capacity or the limit never refills. It stays 429 under a shared rule too: 503 would
   promise that the lack is temporary.
@@ -55,8 +57,12 @@ def refusal(decision: Decision, *, shared: bool = False, deny_status: int = 429)
     if binding is None:
         detail = f'Requests like this one are blocked by the rule "{decision.rule}".'
         return _answer(deny_status, ABOUT_BLANK, detail, [decision.rule], None)
-    violated = [out.rule for out in decision.outcomes if out.mode == "enforce" and not out.allowed]
     hint_us = decision.retry_hint_us
+    if binding.outage and hint_us is not None:
+        detail = f"The limit for this request cannot be checked at the moment; {_again(hint_us)}."
+        return _answer(503, TEMPORARY_REDUCED_CAPACITY, detail, [], hint_us)
+    refusing = [out for out in decision.outcomes if out.mode == "enforce" and not out.allowed]
+    violated = [out.rule for out in refusing if not out.outage or out is binding]
     kind = TEMPORARY_REDUCED_CAPACITY if shared and hint_us is not None else QUOTA_EXCEEDED
     status = 503 if kind is TEMPORARY_REDUCED_CAPACITY else 429
     return _answer(status, kind, _detail(binding, hint_us), violated, hint_us)
@@ -77,11 +83,15 @@ def line_too_long(decision: Decision, hold_us_max: int) -> Answer:
 def _detail(binding: Outcome, hint_us: int | None) -> str:
     named = f'the limit "{binding.rule}"'
     if hint_us is not None:
-        again_s = header_seconds(hint_us)
-        return f"Too many requests under {named}; try again in {again_s} second{'s' if again_s != 1 else ''}."
+        return f"Too many requests under {named}; {_again(hint_us)}."
     if binding.cost > binding.limit.capacity:
         return f"This request costs more than {named} ever allows at once; waiting does not help."
     return f"Nothing is left under {named}, and it does not refill; waiting does not help."
+
+
+def _again(hint_us: int) -> str:
+    again_s = header_seconds(hint_us)
+    return f"try again in {again_s} second{'s' if again_s != 1 else ''}"
 
 
 def _answer(status: int, kind: str, detail: str, violated: list[str], retry_after_us: int | None) -> Answer:

@@ -11,7 +11,7 @@
 
 No input is an error of the server: what cannot be read is answered by a problem that says what to send.
 Only a failing function of the policy is a 500; what it raised is logged here and told nobody.
-The store is asked in the event loop, which is right for the embedded one: it never waits.
+The embedded store is asked in the event loop, where it never waits; one on the network is awaited.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from tidegate.core.hooks import is_async
 from tidegate.core.limits import LeakyQueue, TokenBucket
 from tidegate.core.policy import Policy
 from tidegate.errors import ConfigError, CostError, InvalidKey, StoreError
 from tidegate.http.guard import Guard
-from tidegate.limiter import Limiter
+from tidegate.limiter import AsyncLimiter, Limiter
 from tidegate.server.answers import Answer, ProblemError, encoded, json_answer, made, shown
 from tidegate.server.metrics import Metrics
 from tidegate.server.origin import FIELDS, options, original, request_of
@@ -79,7 +80,7 @@ class App:
     """Answers for one limiter. Safe in one event loop; `put_in_force` is called in that loop too.
 
     Args:
-        limiter: what decides, over an embedded store.
+        limiter: what decides; over a store on the network an AsyncLimiter.
         settings: what the configuration says of attributes, fields and the token.
         reload: reads the configuration again; returns why it was not taken, or None. None: there is no file.
         metrics: the counters, to share them.
@@ -88,7 +89,7 @@ class App:
 
     def __init__(
         self,
-        limiter: Limiter,
+        limiter: Limiter | AsyncLimiter,
         settings: Settings | None = None,
         *,
         reload: Reload | None = None,
@@ -96,7 +97,8 @@ class App:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._limiter = limiter
+        self._limiter: Any = limiter
+        self._awaits = is_async(limiter.hit)
         self._reload = reload
         self._sleep, self._clock_s = sleep, clock_s
         self.metrics = metrics if metrics is not None else Metrics()
@@ -169,8 +171,11 @@ class App:
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
+            stops = message["type"] == "lifespan.shutdown"
+            if stops:  # here, in the loop that the connections belong to
+                await self._limiter.aclose()
             await send({"type": message["type"] + ".complete"})
-            if message["type"] == "lifespan.shutdown":
+            if stops:
                 return
 
     def _handler(self, path: str, method: str) -> Handler:
@@ -201,12 +206,14 @@ class App:
             if client.trusted and client.trusts(request.peer):
                 request = original(request, via)
             values = settings.attributes.of(request)
-        decision = self._decided(values, 1, values["address"])
+        decision = await self._decided(values, 1, values["address"])
         if not decision.allowed:
             return _refused(guard.refused(decision), deny)
         if may_hold and (wait_us := decision.wait_us):
             if wait_us > guard.hold_us_max:
-                self._limiter.refund(decision)
+                given_back = self._limiter.refund(decision)
+                if self._awaits:
+                    await given_back
                 return _refused(guard.held_too_long(decision), deny)
             self.metrics.held += 1
             try:
@@ -219,33 +226,41 @@ class App:
         """Decide on the questions of the body: one, or several that are independent of each other."""
         value = read(await read_body(_header_lines(scope), receive))
         if not (isinstance(value, dict) and "requests" in value):
-            return json_answer(self._told(value))
-        told: list[dict[str, Any]] = []
-        for number, entry in enumerate(questions(value), 1):
-            try:
-                told.append(self._told(entry))
-            except ProblemError as problem:
-                self.metrics.failed(problem.cause)
-                told.append({"error": problem.told()})
-            if number % _AT_ONCE == 0:
+            return json_answer(await self._told(value))
+        asked, told = questions(value), []
+        for first in range(0, len(asked), _AT_ONCE):
+            some = [self._told_or_wrong(entry) for entry in asked[first : first + _AT_ONCE]]
+            if self._awaits:  # together, so that the store is asked for all of them at once
+                told += await asyncio.gather(*some)
+            else:
+                told += [await one for one in some]
                 await asyncio.sleep(0)
         return json_answer({"decisions": told})
 
-    def _told(self, value: object) -> dict[str, Any]:
+    async def _told_or_wrong(self, value: object) -> dict[str, Any]:
+        try:
+            return await self._told(value)
+        except ProblemError as problem:
+            self.metrics.failed(problem.cause)
+            return {"error": problem.told()}
+
+    async def _told(self, value: object) -> dict[str, Any]:
         asked = question(value)
         if asked.peek:
             try:
-                return verdict(self._limiter.peek(asked.attributes, asked.cost))
+                seen = self._limiter.peek(asked.attributes, asked.cost)
+                return verdict(await seen if self._awaits else seen)
             except Exception as error:
                 raise self._problem(error, asked.cost) from error
-        decision = self._decided(asked.attributes, asked.cost, asked.caller)
+        decision = await self._decided(asked.attributes, asked.cost, asked.caller)
         return verdict(decision, self._in_force.guard.pairs)
 
-    def _decided(self, attributes: Mapping[str, Any], cost: float, caller: Hashable) -> Decision:
+    async def _decided(self, attributes: Mapping[str, Any], cost: float, caller: Hashable) -> Decision:
         """The decision, counted and timed. Raises ProblemError where there is none."""
         started_s = self._clock_s()
         try:
-            decision = self._limiter.hit(attributes, cost, caller=caller)
+            answer = self._limiter.hit(attributes, cost, caller=caller)
+            decision: Decision = await answer if self._awaits else answer
         except Exception as error:
             raise self._problem(error, cost) from error
         self.metrics.decided(decision, self._clock_s() - started_s)
@@ -280,7 +295,9 @@ class App:
             )
         attributes = attributes_in(value)
         try:
-            self._limiter.reset(attributes)
+            reset = self._limiter.reset(attributes)
+            if self._awaits:
+                await reset
         except Exception as error:
             raise self._problem(error) from error
         return json_answer({"reset": True})
@@ -323,11 +340,16 @@ class App:
 
     async def _page(self, scope: Scope, receive: Receive) -> Answer:
         # In a thread: to say a thousand rules in words takes half a second, and others want to be decided.
-        body = await asyncio.to_thread(page, self._limiter.policy, self._limiter.store)
+        body = await asyncio.to_thread(
+            page, self._limiter.policy, self._limiter.store, self._limiter.on_outage
+        )
         return made(200, "text/html; charset=utf-8", body, PAGE_HEADERS)
 
     async def _health(self, scope: Scope, receive: Receive) -> Answer:
         told: dict[str, Any] = {"status": "ok", "rules": len(self._limiter.policy)}
+        health = getattr(self._limiter.store, "health", None)
+        if health is not None and health.stats().open:
+            told["store"] = "the store gives no answer; outage rules decide"
         if self._reload_failed:
             told["reload"] = "the last reload failed; the configuration before it is in force"
         return json_answer(told)

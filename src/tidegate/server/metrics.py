@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from tidegate.errors import MissingDependency
+from tidegate.errors import MissingDependency, StoreUnavailable
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidegate.core.decision import Decision
     from tidegate.core.policy import Policy
     from tidegate.stores.base import Store
+    from tidegate.stores.health import HealthStats
 
 RULES_NAMED_MOST: Final = 100
 OTHER: Final = "other"
@@ -58,7 +59,9 @@ class Metrics(Collector):
         self._rules = 0
         self._has_shadows = False
         self._named: set[str] = set()
+        self._without_store: Counter[tuple[str, bool]] = Counter()
         self._store_stats: Callable[[], tuple[int, int, int, int]] | None = None
+        self._store_health: Callable[[], HealthStats] | None = None
         self.registry.register(self)
 
     def decided(self, decision: Decision, took_s: float) -> None:
@@ -69,6 +72,10 @@ class Metrics(Collector):
         self._duration_s += took_s
         if not allowed:
             self._refusals[self._bounded(decision.rule)] += 1
+        if decision.source == "outage":
+            for outcome in decision.outcomes:
+                if outcome.outage and outcome.mode == "enforce":
+                    self._without_store[self._bounded(outcome.rule), outcome.allowed] += 1
         if self._has_shadows:
             for outcome in decision.outcomes:
                 if outcome.mode == "shadow" and not outcome.allowed:
@@ -93,8 +100,10 @@ class Metrics(Collector):
                 self._refusals[self._bounded(rule.name)] += 0
 
     def watch(self, store: Store) -> None:
-        """Show how full the store is, if it can tell."""
-        self._store_stats = getattr(store, "stats", None)
+        """Show how full the store is, and how often it gave no answer, if it can tell."""
+        health = getattr(store, "health", None)
+        self._store_stats = getattr(store, "stats", None) if health is None else None
+        self._store_health = None if health is None else health.stats
 
     def page(self, accept: str) -> tuple[str, bytes]:
         """The content type and the body for a scraper that accepts this."""
@@ -105,7 +114,8 @@ class Metrics(Collector):
         """The numbers as metrics; the registry asks for them."""
         decisions = CounterMetricFamily(
             "tidegate_decisions",
-            "Decisions, by verdict and by who decided: a store, or the policy where no limit was asked.",
+            "Decisions, by verdict and by who decided: a store, the policy where no limit was asked, this "
+            "node's own shares (reserve), or outage rules where the store gave no answer (outage).",
             labels=("verdict", "source"),
         )
         for (allowed, source), count in self._decisions.items():
@@ -151,6 +161,32 @@ class Metrics(Collector):
         yield built
         if self._store_stats is not None:
             yield from _store(*self._store_stats())
+        if self._store_health is not None:
+            yield from self._outages(self._store_health())
+
+    def _outages(self, health: HealthStats) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "tidegate_store_up",
+            "0 while the store gives no answer and is only probed, else 1.",
+            not health.open,
+        )
+        yield CounterMetricFamily(
+            "tidegate_store_outages", "Times that the store began to give no answer.", health.outages
+        )
+        yield _counter(
+            "tidegate_store_unavailable",
+            "Calls to the store without a usable answer, by cause; breaker are those that were not sent.",
+            "cause",
+            {cause: health.unavailable.get(cause, 0) for cause in StoreUnavailable.CAUSES},
+        )
+        decided = CounterMetricFamily(
+            "tidegate_outage_verdicts",
+            "Verdicts of a rule by its outage rule, because the store gave no answer.",
+            labels=("rule", "verdict"),
+        )
+        for (rule, allowed), count in self._without_store.items():
+            decided.add_metric((rule, "allowed" if allowed else "refused"), count)
+        yield decided
 
     def _bounded(self, rule: str) -> str:
         if rule in self._named:

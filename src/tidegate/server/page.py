@@ -16,7 +16,8 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.words.describe import RuleInWords, describe, embedded
+from tidegate.words.describe import RuleInWords, describe
+from tidegate.words.homes import Home, embedded, on_network
 from tidegate.words.typeset import number
 
 if TYPE_CHECKING:
@@ -70,14 +71,18 @@ PAGE_HEADERS: Final = [
 ]
 
 
-def page(policy: Policy, store: Store) -> bytes:
-    """The document for this policy over this store."""
-    return _page(policy, getattr(store, "max_keys", 0), getattr(store, "when_full", ""))
+def page(policy: Policy, store: Store, on_outage: str) -> bytes:
+    """The document for this policy over this store. `on_outage` is what rules do that do not say.
+
+    The address of a store is told to nobody: the page is there for everybody who can reach it.
+    """
+    if hasattr(store, "health"):
+        return _page(policy, on_network(store.name, on_outage))
+    return _page(policy, embedded(getattr(store, "max_keys", 0), getattr(store, "when_full", "")))
 
 
 @lru_cache(maxsize=4)
-def _page(policy: Policy, max_keys: int, when_full: str) -> bytes:
-    home = embedded(max_keys, when_full)
+def _page(policy: Policy, home: Home) -> bytes:
     count = len(policy)
     rules = "this rule" if count == 1 else f"every one of these {count:,} rules that speaks of it"
     lead = f"A request must pass {rules}. {home.where}"

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Final
 from tidegate.config import Config, Reloader, load
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.http.attributes import Request
-from tidegate.limiter import Limiter
+from tidegate.limiter import AsyncLimiter, Limiter
 from tidegate.server.app import App
 from tidegate.server.listen import Hangups, listen
 from tidegate.server.settings import Settings
+from tidegate.stores.opening import kind_of
 from tidegate.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
     try:
         config = load(config_path if config_path is not None else EXAMPLE)
         settings = Settings.of(config)
-        limiter = Limiter(config.policy, store=config.store_url)
+        limiter = limiter_of(config)
     except ConfigError as error:
         _complain(f"the configuration cannot be used:\n{error}")
         return BAD_CONFIGURATION
@@ -64,6 +65,7 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
     try:
         at = _bound(host or config.server.host, config.server.port if port is None else port)
     except (OSError, UnicodeError) as error:
+        limiter.close()
         _complain(_why_not(error, host or config.server.host, config.server.port if port is None else port))
         return FAILED
     with at:
@@ -75,10 +77,24 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
     return 0
 
 
+def limiter_of(config: Config) -> Limiter | AsyncLimiter:
+    """What decides for a configuration: awaited over a store on the network, so that nobody waits for it."""
+    kind = kind_of(config.store.address)
+    face = Limiter if kind is None or kind.maker is None else AsyncLimiter
+    return face(
+        config.policy,
+        store=config.store_url,
+        on_outage=config.store.on_outage,
+        workers=config.server.workers,
+    )
+
+
 class _Serving:
     """A running server: the application, the file behind it, and what is said of them."""
 
-    def __init__(self, path: str | None, config: Config, limiter: Limiter, settings: Settings) -> None:
+    def __init__(
+        self, path: str | None, config: Config, limiter: Limiter | AsyncLimiter, settings: Settings
+    ) -> None:
         self._config = config
         self._settings = settings
         self._reloader = None if path is None else Reloader(path, self._apply, in_force=config)

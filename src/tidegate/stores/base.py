@@ -69,6 +69,14 @@ class RemoteStore(Store, Protocol):
     health: Health
 
     @property
+    def deadline_us(self) -> int:
+        """How long a call may take that names no deadline."""
+
+    @property
+    def splits(self) -> bool:
+        """Whether the charges of a request may have to be decided in several `parts`."""
+
+    @property
     def awaited(self) -> AwaitedStore:
         """The other face of the same store."""
 
@@ -115,6 +123,14 @@ class AwaitedStore(Protocol):
     @property
     def name(self) -> str:
         """What `Decision.source` says."""
+
+    @property
+    def deadline_us(self) -> int:
+        """How long a call may take that names no deadline."""
+
+    @property
+    def splits(self) -> bool:
+        """Whether the charges of a request may have to be decided in several `parts`."""
 
     async def decide(
         self,

@@ -55,7 +55,7 @@ class HotDecision(Decision):
             state = _new(LevelState, (level, at_us, busy_since_us, given_back if level else 0, limit.law))
             charge = _new(Charge, (rule, key, limit, cost * MILLI, mode, carry, False, None, strict, False))
             now_us = at_us if gone_us >= 0 else at_us + gone_us
-            read = self._outcomes = (_new(Outcome, (charge, allowed, allowed, state, now_us, None)),)
+            read = self._outcomes = (_new(Outcome, (charge, allowed, allowed, state, now_us, None, False)),)
         return read
 
     @property
@@ -177,7 +177,7 @@ class TogetherDecision(Decision):
                 _new(LevelState, (level, at_us, since_us, given_back, limit.law)),
                 at_us + min(0, moved_us),
             )
-        return _new(Outcome, (charge, fits, charged, state, now_us, None))
+        return _new(Outcome, (charge, fits, charged, state, now_us, None, False))
 
 
 class HotDecisions(Decisions):

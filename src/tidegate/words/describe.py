@@ -17,7 +17,9 @@ from tidegate.core.policy import Policy
 from tidegate.core.rule import Rule
 from tidegate.units import US_PER_S, Rate
 from tidegate.words import figures
+from tidegate.words.homes import Home, embedded
 from tidegate.words.load import load_of
+from tidegate.words.outages import outage
 from tidegate.words.phrases import budget_of, costs, matching, plainly, rate_words, tokens
 from tidegate.words.typeset import labelled, number, paragraph, span, table
 
@@ -78,31 +80,6 @@ class RuleInWords:
     def fact(self, about: str) -> str:
         """The text of the fact about this; KeyError if there is none."""
         return {fact.about: fact.text for fact in self.facts + self.load}[about]
-
-
-@dataclass(frozen=True)
-class Home:
-    """Where the state of a policy lives, in words."""
-
-    atomic: str
-    clock: str
-    outage: str
-    where: str
-    """What holds for the store as a whole, as sentences."""
-
-
-def embedded(max_keys: int = 1_000_000, when_full: str = "refuse") -> Home:
-    """The store in this process: `tidegate.stores.memory`."""
-    full = "a new key is refused" if when_full == "refuse" else "the key nearest to full is forgotten"
-    return Home(
-        atomic="in this process, under one lock, all rules of a request together",
-        clock="the process's monotonic clock; no caller's clock counts",
-        outage="none: the state is in the process, so a restart forgets it and every key starts fresh",
-        where=(
-            f"State lives in this process, at most {max_keys:,} keys over all rules; beyond that {full}. "
-            "Several processes do not share it: N of them admit up to N times as much."
-        ),
-    )
 
 
 def describe(
@@ -217,7 +194,7 @@ def _facts(rule: Rule, home: Home) -> list[tuple[str, str]]:
         ("expiry", _expiry(rule, limit)),
         ("atomic", home.atomic),
         ("clock", home.clock),
-        ("outage", home.outage),
+        ("outage", outage(rule, home.on_outage)),
     ]
 
 

@@ -21,6 +21,13 @@ from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET, Script
 from tidegate.units import US_PER_S
 
 
+def the_outcome(answers: list[Any]) -> Outcome:
+    """The outcome of the only charge of the only request."""
+    ((outcome,),) = answers
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
 class PlainStore:
     """A store on a server's unix socket."""
 
@@ -33,7 +40,7 @@ class PlainStore:
         adjust: Script = ADJUST,
         forget: Script = FORGET,
     ) -> None:
-        self.redis = redis.Redis(unix_socket_path=str(server.unix_path))
+        self.redis: Any = redis.Redis(unix_socket_path=str(server.unix_path))
         self.names = Names()
         self._decide, self._adjust, self._forget = decide, adjust, forget
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.servers.redis_like import RedisLike
-from tests.stores.redis.plain import PlainStore
+from tests.stores.redis.plain import PlainStore, the_outcome
 from tidegate import FixedWindow, LeakyBucket, LeakyQueue, SlidingLog, SlidingWindow, TokenBucket
 from tidegate.core.compose import Adjustment
 from tidegate.core.limits import Limit
@@ -44,8 +45,7 @@ def decided_with_expiry(store: PlainStore, asked: Charge, name: bytes) -> tuple[
     """The outcome, and the expiry right after it: nothing comes in between."""
     sent = wire.encode_decide([[asked]], store.names, windows_at_us=store.now_us())
     (reply, left_ms) = store.together(DECIDE, sent, ("PTTL", name))
-    ((outcome,),) = wire.decode_decide(reply, [[asked]])  # type: ignore[misc]  # a list of one
-    return outcome, left_ms
+    return the_outcome(wire.decode_decide(reply, [[asked]])), left_ms
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=repr)
@@ -84,7 +84,7 @@ def test_every_way_of_asking_leaves_an_expiry(store: PlainStore, limit: Limit):
         assert store.redis.pttl(name) > 0
     assert store.redis.pttl(name) >= kept - 1_000
     store.forget([("rule", "x")])
-    assert 0 < store.redis.pttl(name)
+    assert store.redis.pttl(name) > 0
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=repr)
@@ -157,7 +157,7 @@ def test_a_missing_expiry_is_put_right(store: PlainStore, limit: Limit, way: str
     }
     ways[way]()
 
-    assert 0 < store.redis.pttl(name)
+    assert store.redis.pttl(name) > 0
 
 
 @pytest.mark.parametrize("limit", [*LIMITS, NEVER], ids=repr)
@@ -179,7 +179,7 @@ def test_a_foreign_counter_is_used_up_and_then_free(store: PlainStore, limit: Li
 
 
 def test_rate_0_never_expires(store: PlainStore):
-    """C038: what no time refills is kept: charged, refused, given back in part; all given back, it is fresh."""
+    """C038: what no time refills is kept for ever, unless all of it was given back."""
     name = store.names.key("rule", "x")
     (taken,) = store.decide([charge(NEVER, 9_000)])
     assert store.redis.pttl(name) == -1
@@ -208,7 +208,7 @@ def test_a_limit_that_comes_to_rest_keeps_its_keys(store: PlainStore):
 
 
 def test_small_capacity_and_high_rate(store: PlainStore):
-    """C048: lives of a second and less grant nothing: 1000 of 1500 at once, 6000 and what refills of 20000."""
+    """C048: short lives grant nothing: 1000 of 1500 at once; of 20000, 6000 and what refills."""
     slow = TokenBucket(1_000, "1000/min")
     answers = store.decide_many([[charge(slow, 1_000)]] * 1_500)
     assert sum(outcome.charged for (outcome,) in answers) == 1_000
@@ -224,6 +224,7 @@ def test_small_capacity_and_high_rate(store: PlainStore):
 def test_the_adjusted_expire_with_what_they_have(store: PlainStore):
     """Giving back shortens the life of a key, and owing makes it longer, to the millisecond."""
     limit = TokenBucket(100, "7/s")
+    law: Any = limit.law
     name, shortest = store.names.key("rule", "x"), []
     for units in [-1_000 * limit.law.grain, 2_000 * limit.law.grain] * 15:
         (taken,) = store.decide([charge(limit, 2_000)])
@@ -232,6 +233,6 @@ def test_the_adjusted_expire_with_what_they_have(store: PlainStore):
         reply, left_ms = store.together(ADJUST, sent, ("PTTL", name))
         level = taken.state.level - wire.decode_adjust(reply, [change])[0]
         gone_us = int(reply.split()[0]) * US_PER_S + int(reply.split()[1]) - taken.state.at_us
-        shortest.append(left_ms - -(-(level - gone_us * limit.law.p) // (limit.law.p * 1_000)))
+        shortest.append(left_ms - -(-(level - gone_us * law.p) // (law.p * 1_000)))
 
     assert max(shortest) == ALLOWANCE_MS

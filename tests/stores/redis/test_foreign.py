@@ -89,7 +89,7 @@ def store(redis_like: RedisLike) -> PlainStore:
 
 
 def expected_state(value: bytes, limit: Limit) -> Any:
-    """The state that a value counts as: what it says, nothing, or everything used now by a limit since changed."""
+    """The state that a value counts as: what it says, or everything used now by a changed limit."""
     stored = parse_state(value)
     if stored is not None:
         return stored.state
@@ -98,7 +98,7 @@ def expected_state(value: bytes, limit: Limit) -> Any:
 
 
 def check(store: PlainStore, value: bytes, limit: Limit) -> None:
-    """Looking, charging, giving back and owing answer as the core does, and leave a state that can be read."""
+    """Every way of asking is answered as by the core, and leaves a state that can be read."""
     name = store.names.key("rule", "x")
     charge = Charge("rule", "x", limit, 1_000, carry="keep_level")
     state = expected_state(value, limit)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.stores.redis.plain import the_outcome
 from tidegate import FixedWindow, LeakyQueue, SlidingLog, SlidingWindow, StoreUnavailable, TokenBucket
 from tidegate.core.compose import Adjustment, decide
 from tidegate.core.law import EXACT, Receipt
@@ -31,7 +33,13 @@ from tidegate.stores.redis.wire import (
 
 NAMES = Names()
 BUCKET = TokenBucket(20, "5/s")
+LAW: Any = BUCKET.law
 CHARGE = Charge("rule", "acme", BUCKET, 1_000)
+DECODERS: tuple[tuple[Any, Any], ...] = (
+    (decode_decide, [[CHARGE]]),
+    (decode_adjust, [None]),
+    (decode_forget, [None]),
+)
 DAY = FixedWindow(5, "day", "Europe/Berlin")
 
 
@@ -86,7 +94,7 @@ def test_patience_becomes_the_highest_level_that_fits(limit, patience_us, cost, 
     """The verdict of the law for every level around it is that of one comparison."""
     charge = Charge("rule", "acme", limit, cost, patience_us=patience_us)
     told = encode_decide([[charge]], NAMES)[1][3].split()[3]
-    law = limit.law
+    law: Any = limit.law
 
     assert int(told) == most
     for level in {0, max(0, most - 1), max(0, most), most + 1} - {EXACT}:
@@ -130,7 +138,7 @@ def test_outcomes_are_those_of_the_core():
 
     assert charged == decide([CHARGE], [None], 12_000_345)
     assert isinstance(allowed, list)
-    assert allowed[0].state == LevelState(5, 12_000_400, 12_000_407, 9, BUCKET.law)
+    assert allowed[0].state == LevelState(5, 12_000_400, 12_000_407, 9, LAW)
     assert (allowed[0].allowed, allowed[0].charged) == (True, False)
     assert missed == Missed(12_000_345)
     assert type(failed) is StoreError
@@ -149,7 +157,7 @@ def test_outcomes_are_those_of_the_core():
 def test_states_of_every_law_are_read(limit, line: bytes, used: int):
     """Each law has a record of its own."""
     charge = Charge("rule", "acme", limit, 1_000)
-    ((outcome,),) = decode_decide(b"10\n" + line + b"\n", [[charge]])  # type: ignore[misc]  # a list of one
+    outcome = the_outcome(decode_decide(b"10\n" + line + b"\n", [[charge]]))
 
     assert limit.law.used(outcome.state) == used
     assert (outcome.state.at_us, outcome.state.busy_since_us) == (10, 7)
@@ -165,7 +173,7 @@ def broken(text: bytes) -> list[bytes]:
 )
 def test_no_reply_is_an_outage(reply: object):
     """C143: nothing, an error object, a list, or bytes that mean nothing: a typed outage, no other error."""
-    for decode, asked in ((decode_decide, [[CHARGE]]), (decode_adjust, [None]), (decode_forget, [None])):
+    for decode, asked in DECODERS:
         with pytest.raises(StoreUnavailable) as caught:
             decode(reply, asked)
         assert caught.value.cause == "broken_reply"
@@ -192,7 +200,7 @@ def test_part_of_a_reply_is_an_outage(decode, asked, reply: bytes):
 @given(st.binary(max_size=40) | st.text("0123456789 -?!\n", max_size=40).map(str.encode))
 def test_any_bytes_are_an_answer_or_an_outage(reply: bytes):
     """Whatever comes back, nothing but the typed error is raised."""
-    for decode, asked in ((decode_decide, [[CHARGE]]), (decode_adjust, [None]), (decode_forget, [None])):
+    for decode, asked in DECODERS:
         try:
             answers = decode(reply, asked)
         except StoreUnavailable:

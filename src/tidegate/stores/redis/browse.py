@@ -45,6 +45,15 @@ class Shown(NamedTuple):
     ttl_ms: int | None
     state: StoredState | None
 
+    @property
+    def core_state(self) -> Any:
+        """The state as core knows it; None for one that cannot be read, or that a reset has left."""
+        return None if self.state is None else self.state.state
+
+    def forgotten_after_us(self, now_us: int) -> int | None:
+        """How long it is kept if nobody touches it; None for good."""
+        return None if self.ttl_ms is None else self.ttl_ms * 1_000
+
 
 def list_keys(
     store: RedisStore,

@@ -70,6 +70,8 @@ class RedisStore:
         )
         servers = self.servers
         self.health: Health = servers.topology.health
+        self.splits = servers.topology.is_cluster
+        self.deadline_us = servers.options.deadline_us
         self._verbs = Verbs(servers.topology, ThreadWay(servers), servers.options.deadline_us)
         self._awaited = AwaitedRedisStore(servers)
 
@@ -142,6 +144,8 @@ class AwaitedRedisStore:
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
         self.health: Health = servers.topology.health
+        self.splits = servers.topology.is_cluster
+        self.deadline_us = servers.options.deadline_us
         self._ways: dict[asyncio.AbstractEventLoop, LoopWay] = {}
         self._lock = threading.Lock()
         _faces.add(self)

@@ -315,7 +315,7 @@ def _outcomes(request: Sequence[Charge], line: bytes, now_us: int) -> list[Outco
                 assert isinstance(law, Log)
                 state = _log_state(law, charge.cost, first, second, second - third, fourth, fifth)
         fits, charged = _VERDICTS[verdict]
-        outcomes.append(_new(Outcome, (charge, fits, charged, state, now_us, None)))
+        outcomes.append(_new(Outcome, (charge, fits, charged, state, now_us, None, False)))
     if place != len(numbers):
         raise ValueError(line)
     return outcomes

@@ -1,0 +1,192 @@
+"""The commands for operators of a store on the network: keys list, show and reset; store init and check."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from contextlib import closing
+from fractions import Fraction
+from typing import Any
+
+from tidegate.cli.terminal import complain, say, say_json, width
+from tidegate.core.keys import Key, key_of, values_of
+from tidegate.core.level import Level
+from tidegate.errors import InvalidKey, StoreError
+from tidegate.stores import inspection
+from tidegate.stores.inspection import KeyHeld
+from tidegate.stores.opening import open_store
+from tidegate.units import MILLI
+from tidegate.words.typeset import labelled, number, span, table
+
+_KEY_SHOWN = 60
+_PAGE = 500
+_MARKS = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
+
+
+def keys_list(arguments: Namespace) -> int:
+    """List keys with what is used of each, a page after another, at most so many."""
+    with closing(open_store(arguments.store)) as store:
+        names: list[tuple[str, Key]] = []
+        cursor: str | None = arguments.cursor
+        while True:
+            most = min(_PAGE, arguments.most - len(names))
+            page = inspection.list_keys(store, arguments.rule, arguments.prefix, cursor=cursor, most=most)
+            names += page.keys
+            cursor = page.cursor
+            if cursor is None or len(names) >= arguments.most:
+                break
+        found = [held for rule, key in names if (held := inspection.show_key(store, rule, key)) is not None]
+    if arguments.json:
+        say_json({"keys": [_told(held) for held in found], "cursor": cursor})
+        return 0
+    if not found:
+        say("no keys: whatever is not listed is as good as never used")
+        return 0
+    header = ("rule", "key", "used", "fresh in", "kept for")
+    say("\n".join(table(header, [_row(held) for held in found], width(), left=2)))
+    if cursor is not None:
+        complain(f"there are more; go on with --cursor {cursor}")
+    return 0
+
+
+def keys_show(arguments: Namespace) -> int:
+    """Show what is held of one key; 1 if nothing is."""
+    key = _key(arguments.values)
+    with closing(open_store(arguments.store)) as store:
+        held = inspection.show_key(store, arguments.rule, key)
+    if arguments.json:
+        say_json(None if held is None else _told(held))
+    elif held is None:
+        say(f"nothing is held of {_shown(key)} in {arguments.rule}: it is as good as never used")
+    else:
+        say("\n".join(labelled(_lines(held), width())))
+    return 1 if held is None else 0
+
+
+def keys_reset(arguments: Namespace) -> int:
+    """Make one key fresh, or all keys of a rule that begin with a prefix."""
+    if bool(arguments.values) == (arguments.prefix is not None or arguments.all):
+        raise StoreError("say what to reset: the values of one key, or --prefix TEXT, or --all of the rule")
+    with closing(open_store(arguments.store)) as store:
+        if arguments.values:
+            key = _key(arguments.values)
+            count = int(inspection.show_key(store, arguments.rule, key) is not None)
+            store.forget([(arguments.rule, key)])
+        else:
+            count = inspection.reset_keys(store, arguments.rule, arguments.prefix or "")
+    if arguments.json:
+        say_json({"reset": count})
+    else:
+        say(f"{count:,} key{'' if count == 1 else 's'} of {arguments.rule} reset")
+    return 0
+
+
+def store_init(arguments: Namespace) -> int:
+    """Prepare a server: its schema, and the note that nothing has been lost yet."""
+    with closing(open_store(arguments.url)) as store:
+        say(inspection.init(store, logged=arguments.logged))
+    return 0
+
+
+def store_check(arguments: Namespace) -> int:
+    """Tell whether a server can be used, and what it may lose; 1 if something is wrong."""
+    with closing(open_store(arguments.url)) as store:
+        findings = inspection.check(store)
+    is_usable = all(finding.grade != "error" for finding in findings)
+    if arguments.json:
+        names = ("where", "what", "grade", "value", "says")
+        told = [{name: getattr(finding, name) for name in names} for finding in findings]
+        say_json({"usable": is_usable, "findings": told})
+        return 0 if is_usable else 1
+    lines: list[str] = []
+    for where in dict.fromkeys(finding.where for finding in findings):
+        rows = [
+            (f"{_MARKS[finding.grade]:<7} {finding.what}", f"{finding.value}: {finding.says}")
+            for finding in findings
+            if finding.where == where
+        ]
+        lines += [*([""] if lines else []), where, *labelled(rows, width(), indent="  ")]
+    say("\n".join(lines))
+    return 0 if is_usable else 1
+
+
+def _key(values: list[str]) -> Key:
+    return key_of(tuple(values))
+
+
+def _row(held: KeyHeld) -> tuple[str, str, str, str, str]:
+    used, fresh = "cannot be read", ""
+    if held.state is not None:
+        law = held.state.law
+        state = law.advance(held.state, held.now_us)
+        used = f"{_tokens(law.used(state))} of {_tokens(law.capacity)}"
+        fresh = _never(law.reset_after_us(state, held.now_us))
+    return held.rule, _shown(held.key), used, fresh, _time(held.forgotten_after_us)
+
+
+def _lines(held: KeyHeld) -> list[tuple[str, str]]:
+    lines = [("rule", held.rule), ("key", _shown(held.key, most=4_096))]
+    if held.state is None:
+        lines.append(("state", "cannot be read; the next request counts it as used up, and writes it anew"))
+    else:
+        law = held.state.law
+        state = law.advance(held.state, held.now_us)
+        lines += [
+            ("limit", _limit(law)),
+            ("used", f"{_tokens(law.used(state))} of {_tokens(law.capacity)}"),
+            ("left", _tokens(law.left(state) // law.grain)),
+            ("touched", f"{span(max(0, held.now_us - held.state.at_us))} ago, by the store's clock"),
+            ("fresh in", _never(law.reset_after_us(state, held.now_us))),
+        ]
+    return [*lines, ("kept for", _time(held.forgotten_after_us))]
+
+
+def _limit(law: Any) -> str:
+    if isinstance(law, Level):
+        per_s = Fraction(law.p * 1_000_000, law.q)
+        return f"a level: capacity {_tokens(law.capacity)}, drained at {number(per_s)} a second"
+    kind = {"Fixed": "a fixed window", "Sliding": "two weighed windows", "Log": "a sliding log"}
+    return f"{kind.get(type(law).__name__, 'a limit')}: at most {_tokens(law.capacity)}"
+
+
+def _told(held: KeyHeld) -> dict[str, Any]:
+    told: dict[str, Any] = {"rule": held.rule, "key": _plain(held.key), "capacity": None, "used": None}
+    told |= {"fresh_after_us": None, "kept_for_us": held.forgotten_after_us}
+    if held.state is not None:
+        law = held.state.law
+        state = law.advance(held.state, held.now_us)
+        told["capacity"], told["used"] = law.capacity / MILLI, law.used(state) / MILLI
+        told["fresh_after_us"] = law.reset_after_us(state, held.now_us)
+    return told
+
+
+def _plain(key: Key) -> Any:
+    """The key as JSON: a text, or a list of the values it is made of."""
+    try:
+        values = values_of(key)
+    except InvalidKey:
+        return repr(key)
+    shown = [value if isinstance(value, str | int) or value is None else repr(value) for value in values]
+    return shown[0] if isinstance(key, str) else shown
+
+
+def _shown(key: Key, most: int = _KEY_SHOWN) -> str:
+    """The key for a line of text: its values, what cannot be printed as an escape, and not too long."""
+    plain = _plain(key)
+    if plain == []:
+        return "(all)"
+    values = plain if isinstance(plain, list) else [plain]
+    text = ", ".join("(none)" if value is None else str(value) for value in values)
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _tokens(thousandths: int) -> str:
+    return number(Fraction(thousandths, MILLI))
+
+
+def _time(us: int | None) -> str:
+    return "ever" if us is None else span(us)
+
+
+def _never(us: int | None) -> str:
+    return "never" if us is None else span(us)

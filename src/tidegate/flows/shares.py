@@ -1,0 +1,163 @@
+"""This node's own shares of limits with a reserve: buckets that are spent always, and before the store's.
+
+A share is the bucket (B_i, r_i) of `core/outage.py` for one key, decided by the same law as any other. It
+begins EMPTY when the process first takes it, for nobody knows what was spent of it before a restart, and
+fills at r_i. A key that is not held has spent nothing since, so it is as full as that time allows: a key
+that has become fresh can be forgotten, which loses nothing and grants nothing.
+
+At most `rows_most` keys are held. Each new one looks at the two that were looked at longest ago and
+forgets those that are fresh; when there is no room, a new key has no share and is left to the store.
+The clock is the process's own, and `lock` keeps its threads apart; both come from outside. Who comes in
+from a signal handler while its own thread is deciding here has no share either.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, TypeVar
+
+from tidegate.core.compose import Adjustment, adjust, current, must_write
+from tidegate.core.keys import Key
+from tidegate.core.limits import Limit
+from tidegate.core.outcome import Charge, Outcome
+
+LOOKED_AT_EACH_TIME = 2
+LOOKED_AT_WHEN_FULL = 8
+BEGINNINGS_MOST = 10_000
+
+R = TypeVar("R")
+
+
+class Share(NamedTuple):
+    """Which share a charge is asked of: the one of the node `node`."""
+
+    node: int
+    charge: Charge
+
+
+class Shares:
+    """The shares of one process, of any number of rules. `now_us` and `lock` come from outside."""
+
+    def __init__(
+        self, now_us: Callable[[], int], lock: AbstractContextManager[object], rows_most: int = 100_000
+    ) -> None:
+        self.now_us = now_us
+        self._lock = lock
+        self._rows_most = rows_most
+        self._rows: OrderedDict[tuple[str, int, Key], Any] = OrderedDict()
+        self._begun_us: dict[tuple[str, int], int] = {}
+        self._last_begun_us: int | None = None
+        self._busy = False
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def begin(self, rule: str, node: int) -> None:
+        """Own the share from now on, empty; one that is owned already stays as it is."""
+        self._alone(self._beginning_us, rule, node, self.now_us())
+
+    def ask(self, shares: Sequence[Share], *, take: bool) -> list[Outcome | None]:
+        """What each share says, by itself; None where there is no share to ask.
+
+        What fits is taken at once, unless only asked about; what does not is left as it was.
+        """
+        outcomes = self._alone(self._ask, shares, take)
+        return [None] * len(shares) if outcomes is None else outcomes
+
+    def adjust(self, node: int, adjustment: Adjustment) -> int:
+        """Give back or charge on top; the units by which the level went down, negative if it went up."""
+        return self._alone(self._adjust, node, adjustment) or 0
+
+    def forget(self, rule: str, node: int, key: Key, limit: Limit) -> None:
+        """Make a key's share fresh: full, which is at most this node's part of the limit."""
+        self._alone(self._forget, rule, node, key, limit)
+
+    def restart(self) -> None:
+        """Hold nothing, and let all shares begin anew: this process is another than it was."""
+        self._busy = False
+        self._rows.clear()
+        begun, self._begun_us = list(self._begun_us), {}
+        now_us = self.now_us()
+        for rule, node in begun:
+            self._beginning_us(rule, node, now_us)
+
+    def _ask(self, shares: Sequence[Share], take: bool) -> list[Outcome | None]:
+        now_us = self.now_us()
+        return [self._asked(share.node, share.charge, take, now_us) for share in shares]
+
+    def _asked(self, node: int, charge: Charge, take: bool, now_us: int) -> Outcome | None:
+        law, row = charge.limit.law, (charge.rule, node, charge.key)
+        state = self._state(row, charge, now_us)
+        fits = law.fits(state, charge.cost, charge.patience_us)
+        charged = take and fits and charge.cost > 0
+        if charged and row not in self._rows and not self._has_room(now_us):
+            return None
+        outcome = Outcome(charge, fits, charged, law.spend(state, charge.cost) if charged else state, now_us)
+        if take and must_write(outcome, self._rows.get(row)):
+            self._rows[row] = outcome.state
+        return outcome
+
+    def _adjust(self, node: int, adjustment: Adjustment) -> int:
+        charge, now_us = adjustment.charge, self.now_us()
+        row = (charge.rule, node, charge.key)
+        stored = self._rows.get(row)
+        if stored is None and adjustment.units > 0:  # a debt: it is kept also above the bound
+            stored = self._state(row, charge, now_us)
+        units, state = adjust(adjustment, stored, now_us)
+        if units:
+            self._rows[row] = state
+        return units
+
+    def _forget(self, rule: str, node: int, key: Key, limit: Limit) -> None:
+        now_us = self.now_us()
+        row, charge = (rule, node, key), Charge(rule, key, limit, 0, share=True)
+        state = self._state(row, charge, now_us)
+        if row in self._rows or self._has_room(now_us):
+            self._rows[row] = limit.law.holding(0, state.at_us, state.busy_since_us)
+
+    def _state(self, row: tuple[str, int, Key], charge: Charge, now_us: int) -> Any:
+        """The state of a share now. One that is not held was spent whole when it began."""
+        stored = self._rows.get(row)
+        if stored is None:
+            since_us, law = self._beginning_us(row[0], row[1], now_us), charge.limit.law
+            stored = law.holding(law.capacity, since_us, since_us)
+        return current(charge, stored, now_us)
+
+    def _beginning_us(self, rule: str, node: int, now_us: int) -> int:
+        """When the share began; each began at an instant of its own, so that no two have one busy period."""
+        begun_us = self._begun_us.get((rule, node))
+        if begun_us is None:
+            if len(self._begun_us) >= BEGINNINGS_MOST:
+                self._begun_us.clear()  # those that are asked again begin empty
+            last_us = self._last_begun_us
+            begun_us = self._last_begun_us = now_us if last_us is None else max(now_us, last_us + 1)
+            self._begun_us[rule, node] = begun_us
+        return begun_us
+
+    def _has_room(self, now_us: int) -> bool:
+        """Whether one more key may be held, after forgetting some that are fresh."""
+        self._look(LOOKED_AT_EACH_TIME, now_us)
+        if len(self._rows) >= self._rows_most:
+            self._look(LOOKED_AT_WHEN_FULL, now_us)
+        return len(self._rows) < self._rows_most
+
+    def _look(self, count: int, now_us: int) -> None:
+        for _ in range(min(count, len(self._rows))):
+            row, state = next(iter(self._rows.items()))
+            if state.law.is_fresh(state.law.advance(state, now_us)):
+                del self._rows[row]
+            else:
+                self._rows.move_to_end(row)
+
+    def _alone(self, work: Callable[..., R], *given: Any) -> R | None:
+        """Do the work under the lock; None if this very thread is already doing some."""
+        with self._lock:
+            if self._busy:
+                return None
+            self._busy = True
+            try:
+                return work(*given)
+            finally:
+                self._busy = False

@@ -1,0 +1,293 @@
+"""Deciding one request where that may need more than one answer: own shares, the store, and its outages.
+
+    own shares      what this node's share of a rule with a reserve covers is taken there, first
+    the store       everything else in one call; on a cluster in parts, one after another
+    outage rules    what gave no answer is answered by each rule's own
+
+All-or-nothing as ever: whatever was taken is given back when something later refuses, fails, or is
+cancelled, by the rule that keeps the bound (docs/decisions/0011). So more than the limits allow is never
+admitted, and a refusal that took something for a moment may cost others a refusal meanwhile. A give-back
+that gets no answer stays charged, and so does a call that was cancelled while the store had it.
+
+Of several parts the one that is likeliest to refuse is asked first. After a refusal the others are only
+looked at, so that the decision has an outcome for each rule. They share one deadline, of which each may
+use its part of what is left, so that a server that is silent leaves time for those that answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.core.compose import Adjustment
+from tidegate.core.outcome import Charge, Outcome
+from tidegate.errors import StoreError, StoreUnavailable
+from tidegate.flows.port import Setting, ends_us
+from tidegate.flows.shares import Share
+
+RESERVE, OUTAGE = "reserve", "outage"
+"""What `Decision.source` says where the store was not needed, and where it gave no answer."""
+
+_GRACE = 5
+"""Giving back ends within this part of a deadline, beyond the one of the decision."""
+
+
+async def decide(
+    setting: Setting, charges: Sequence[Charge], *, take: bool = True
+) -> tuple[list[Outcome], str]:
+    """What each rule says of a request, and who decided. Raises StoreError, but never for an outage."""
+    if not setting.outages.reserved and (len(charges) == 1 or not setting.port.splits):
+        try:
+            answers = await setting.port.decide(charges, setting.instant_us(), take=take)
+        except StoreUnavailable:
+            request = _Request(setting, charges, take)
+            request.parts = [list(range(len(charges)))]
+            request.unanswered(request.parts[0])
+            return await request.conclude()
+        return answers, setting.port.name
+    request = _Request(setting, charges, take)
+    try:
+        request.begin()
+        await request.ask_store()
+        return await request.conclude()
+    except BaseException as error:
+        await request.undo(error)
+        raise
+
+
+async def decide_many(
+    setting: Setting, requests: Sequence[Sequence[Charge]]
+) -> list[tuple[list[Outcome], str]]:
+    """The same for many independent requests: those that need one part of the store travel together.
+
+    Where a mistake (StoreError) answers one of them, all that was taken is given back and it is raised.
+    """
+    pending = [_Request(setting, charges, True) for charges in requests]
+    try:
+        for request in pending:
+            request.begin()
+        await _ask_together(setting, pending)
+        return [await request.conclude() for request in pending]
+    except BaseException as error:
+        for request in pending:
+            await request.undo(error)
+        raise
+
+
+async def _ask_together(setting: Setting, pending: Sequence[_Request]) -> None:
+    together = [request for request in pending if len(request.parts) == 1]
+    mistake: StoreError | None = None
+    if together:
+        try:
+            answers = await setting.port.decide_many(
+                [request.charges_of(request.parts[0]) for request in together], setting.instant_us()
+            )
+        except StoreUnavailable as error:
+            answers = [error] * len(together)
+        for request, answer in zip(together, answers, strict=True):
+            if isinstance(answer, StoreUnavailable):
+                request.unanswered(request.parts[0])
+            elif isinstance(answer, StoreError):
+                mistake = answer
+            else:
+                request.answered(request.parts[0], answer)
+    if mistake is not None:
+        raise mistake
+    for request in pending:
+        if len(request.parts) > 1:
+            await request.ask_store()
+
+
+class _Request:
+    """One request on its way.
+
+    `asked` are the charges as they are asked of the store: of a rule with a reserve, under the store's part
+    of its limit. `parts` are the positions of those that the store is needed for, as it can decide them.
+    """
+
+    parts: list[list[int]]
+
+    def __init__(self, setting: Setting, charges: Sequence[Charge], take: bool) -> None:
+        self.setting = setting
+        self.asked = list(charges)
+        self.outcomes: list[Outcome | None] = [None] * len(charges)
+        self._charges = charges
+        self._take = take
+        self._passes = take  # whether nothing has refused so far
+        self._own: dict[int, Outcome] = {}  # what a share said that was not enough
+        self._index: dict[int, int] = {}  # the share's node, by position
+        self._unanswered: list[int] = []
+        self._taken: list[Sequence[int]] = []  # parts that the store has charged
+
+    def begin(self) -> None:
+        """Take what this node's own shares cover, if anything is to be taken; the store is for the rest."""
+        if self.setting.outages.reserved:
+            self._spend_own()
+        self.parts = self._parts([at for at, outcome in enumerate(self.outcomes) if outcome is None])
+
+    def _spend_own(self) -> None:
+        outages, shares = self.setting.outages, []
+        for at, charge in enumerate(self._charges):
+            reserved = outages.reserved.get(charge.rule)
+            if reserved is None:
+                continue
+            split = reserved.split(charge.limit)
+            self.asked[at] = charge._replace(limit=split.store)
+            if reserved.index is not None:
+                self._index[at] = reserved.index
+                shares.append(Share(reserved.index, charge._replace(limit=split.process, share=True)))
+        assert outages.shares is not None
+        said = outages.shares.ask(shares, take=self._take)
+        for at, outcome in zip(self._index, said, strict=True):
+            if outcome is not None and outcome.allowed:
+                self.outcomes[at] = outcome
+            elif outcome is not None:
+                self._own[at] = outcome
+
+    def _parts(self, rest: list[int]) -> list[list[int]]:
+        port = self.setting.port
+        if len(rest) <= 1 or not port.splits:
+            return [rest] if rest else []
+        parts = [[rest[place] for place in part] for part in port.parts([self.asked[at] for at in rest])]
+        if len(parts) > 1:
+            likelihood = self.setting.outages.likelihood
+            parts.sort(key=lambda part: -likelihood(self.charges_of(part)))
+        return parts
+
+    def charges_of(self, part: Sequence[int]) -> list[Charge]:
+        """The charges at these positions, as the store is asked."""
+        return [self.asked[at] for at in part]
+
+    async def ask_store(self) -> None:
+        """Ask the store for every part; all of them together within one deadline."""
+        port, several = self.setting.port, len(self.parts) > 1
+        for part, until_us in zip(self.parts, ends_us(port, len(self.parts)), strict=True):
+            try:
+                answers = await port.decide(
+                    self.charges_of(part), self.setting.instant_us(), take=self._passes, until_us=until_us
+                )
+            except StoreUnavailable:
+                self.unanswered(part)
+                continue
+            self.answered(part, answers)
+            if several:
+                self.setting.outages.note(answers)
+
+    def answered(self, part: Sequence[int], answers: Sequence[Outcome]) -> None:
+        """Note what the store said of a part."""
+        for at, outcome in zip(part, answers, strict=True):
+            self.outcomes[at] = outcome
+        if _refused(answers):
+            self._passes = False
+        elif self._passes:
+            self._taken.append(part)
+
+    def unanswered(self, part: Sequence[int]) -> None:
+        """Note that the store said nothing of a part."""
+        self._unanswered.extend(part)
+        if any(self.setting.outages.refuses(self.asked[at]) for at in part):
+            self._passes = False
+
+    async def conclude(self) -> tuple[list[Outcome], str]:
+        """The outcomes, with outage rules where the store said nothing; what is refused is given back."""
+        self._by_outage_rules()
+        if self._take and _refused(self._known()):
+            mistake = await self.give_back()
+            if mistake is not None:
+                raise mistake
+        for at, own in self._own.items():
+            outcome = self.outcomes[at]
+            assert outcome is not None
+            if not outcome.allowed and not outcome.outage and _frees_earlier(own, outcome):
+                self.outcomes[at] = own
+        return self._known(), self._source()
+
+    def _source(self) -> str:
+        """Who decided: the store, unless it was not needed or an enforced rule had to do without it."""
+        if not self.parts:
+            return RESERVE
+        if any(outcome.outage and outcome.mode == "enforce" for outcome in self._known()):
+            return OUTAGE
+        return OUTAGE if len(self._unanswered) == sum(map(len, self.parts)) else self.setting.port.name
+
+    def _by_outage_rules(self) -> None:
+        outages, bounded = self.setting.outages, []
+        for at in self._unanswered:
+            bound = outages.bound(self._charges[at])
+            if bound is None:
+                self.outcomes[at] = outages.answer(self._charges[at], self._own.get(at))
+            else:
+                bounded.append((at, bound))
+        if bounded:  # these last: together, and only if nothing else has refused
+            said = outages.bounds().decide(
+                [charge for _, charge in bounded], outages.now_us(), take=self._passes
+            )
+            for (at, _), outcome in zip(bounded, said, strict=True):
+                self.outcomes[at] = outcome._replace(outage=True)
+
+    def _known(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome is not None]
+
+    async def undo(self, error: BaseException) -> None:
+        """Give back what was taken, for the request ends in an error; where nothing may be awaited, less."""
+        if isinstance(error, GeneratorExit):
+            self._give_back_own()
+        else:
+            await self.give_back()
+
+    async def give_back(self) -> StoreError | None:
+        """Give back all that was taken; the mistake that the store made of it, if any."""
+        self._give_back_own()
+        return await self.setting.port.see_through(self._give_back_parts()) if self._taken else None
+
+    def _give_back_own(self) -> None:
+        outages = self.setting.outages
+        for at, outcome in enumerate(self.outcomes):
+            if outcome is None or not outcome.charged:
+                continue
+            if outcome.outage:
+                outages.bounds().adjust([_whole(outcome)], outages.now_us())
+            elif outcome.charge.share:
+                assert outages.shares is not None
+                outages.shares.adjust(self._index[at], _whole(outcome))
+            else:
+                continue
+            self.outcomes[at] = _uncharged(outcome)
+
+    async def _give_back_parts(self) -> StoreError | None:
+        port, mistake = self.setting.port, None
+        until_us = port.ticks_us() + port.deadline_us // _GRACE
+        while self._taken:
+            part = self._taken.pop()  # before it is asked: what may have come back is not given back again
+            charged = [(at, o) for at in part if (o := self.outcomes[at]) is not None and o.charged]
+            try:
+                await port.adjust(
+                    [_whole(outcome) for _, outcome in charged], self.setting.instant_us(), until_us=until_us
+                )
+            except StoreUnavailable:
+                self.setting.outages.tally.refunds_lost += 1
+            except StoreError as error:
+                mistake = error
+            for at, outcome in charged:
+                self.outcomes[at] = _uncharged(outcome)
+        return mistake
+
+
+def _refused(outcomes: Sequence[Outcome]) -> bool:
+    return any(not outcome.allowed and outcome.charge.mode == "enforce" for outcome in outcomes)
+
+
+def _whole(outcome: Outcome) -> Adjustment:
+    """All that was charged, to be given back as far as the bound allows."""
+    return Adjustment(outcome.charge, outcome.receipt, -outcome.charge.cost * outcome.limit.law.grain)
+
+
+def _uncharged(outcome: Outcome) -> Outcome:
+    """The outcome as it would be had the cost not been taken."""
+    law, units = outcome.limit.law, outcome.charge.cost * outcome.limit.law.grain
+    _, state = law.give_back(outcome.state, outcome.receipt, units, own=0, full=False)
+    return outcome._replace(charged=False, state=state)
+
+
+def _frees_earlier(own: Outcome, other: Outcome) -> bool:
+    own_us, other_us = own.retry_after_us, other.retry_after_us
+    return own_us is not None and (other_us is None or own_us < other_us)

@@ -1,0 +1,99 @@
+"""What an operator may ask of a store on the network: what lies there, and whether its server can be trusted.
+
+None of it is part of deciding. Each question is bounded, in what it reads at a time and in what it returns.
+How it is answered stands beside each store, in its files check.py and browse.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+from tidegate.core.keys import Key
+from tidegate.core.limits import TokenBucket
+from tidegate.core.outcome import Charge
+from tidegate.errors import StoreError
+
+_SLOW_US = 5_000_000
+
+
+class Finding(Protocol):
+    """One thing that was looked at: how it is, and what that means. "error": limits cannot be kept there."""
+
+    where: str
+    what: str
+    grade: str
+    value: str
+    says: str
+
+
+class KeyHeld(NamedTuple):
+    """One key that a store holds. `state` is as core knows it, None if it cannot be read.
+
+    `now_us` is the instant of the store's clock; `forgotten_after_us` is None where it is kept for good.
+    """
+
+    rule: str
+    key: Key
+    state: Any
+    now_us: int
+    forgotten_after_us: int | None
+
+
+class KeyPage(NamedTuple):
+    """Some keys, each a rule and a key. `cursor` is where to go on; None: that was all."""
+
+    keys: Sequence[tuple[str, Key]]
+    cursor: str | None
+
+
+def init(store: Any, *, logged: bool = False) -> str:
+    """Prepare the server, once: its schema, and the note that nothing was lost yet. What was done, in words.
+
+    `logged` asks for tables that survive a crash, where there are tables.
+    """
+    if logged and store.name != "postgres":
+        raise StoreError("only PostgreSQL has logged tables; leave that out")
+    making = _beside(store, "making")
+    return str(store.init(logged=logged) if store.name == "postgres" else making.init(store))
+
+
+def check(store: Any) -> Sequence[Finding]:
+    """Look at the server: version, clock, round trip, what it may lose. Writes nothing that stays."""
+    found: Sequence[Finding] = _beside(store, "check").check(store)
+    return found
+
+
+def list_keys(
+    store: Any, rule: str | None = None, prefix: str = "", *, cursor: str | None = None, most: int = 100
+) -> KeyPage:
+    """Keys of a rule (None: of all) whose first value begins with `prefix`, about `most` at a time."""
+    page = _beside(store, "browse").list_keys(store, rule, prefix or None, cursor=cursor, most=most)
+    return KeyPage(page.keys, page.cursor)
+
+
+def show_key(store: Any, rule: str, key: Key) -> KeyHeld | None:
+    """What is held of one key; None if nothing is, which means that it is fresh."""
+    held = _beside(store, "browse").show_key(store, rule, key)
+    if held is None:
+        return None
+    look = Charge(rule, key, TokenBucket(1, "1/s"), 0)
+    now_us = store.decide([look], take=False, deadline_us=_SLOW_US)[0].now_us
+    return KeyHeld(rule, key, held.core_state, now_us, held.forgotten_after_us(now_us))
+
+
+def reset_keys(store: Any, rule: str, prefix: str = "") -> int:
+    """Make all such keys fresh; how many were held."""
+    count: int = _beside(store, "browse").reset_keys(store, rule, prefix or None)
+    return count
+
+
+def _beside(store: Any, name: str) -> Any:
+    """The module of that name beside the store's own. Raises StoreError for a store in a process."""
+    package = type(store).__module__.rpartition(".")[0]
+    if not hasattr(store, "health"):
+        raise StoreError(
+            f"a {store.name} store lives inside one process; there is nothing to look at from another"
+        )
+    return import_module(f"{package}.{name}")

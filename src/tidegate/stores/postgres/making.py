@@ -1,0 +1,69 @@
+"""Making the schema, and bringing one of an older version up to ours.
+
+It is done by one explicit command and never by a decision, in one transaction, and as often as one likes:
+what is there already stays, with all state. Only the functions are made anew.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidegate.errors import StoreError
+from tidegate.stores.postgres.asking import Asking
+from tidegate.stores.postgres.causes import Refused
+from tidegate.stores.postgres.schema import CHANGED, STEPS, init_script, version_script
+
+WITHIN_S = 60.0
+_TRIES = 3
+_NOT_MADE = frozenset({"3F000", "42P01"})
+
+
+class Made(NamedTuple):
+    """What `init` has found and left. `before` is the version that was there, 0 for none."""
+
+    schema: str
+    before: int
+    version: int
+    logged: bool
+
+    def __str__(self) -> str:
+        kind = "LOGGED" if self.logged else "UNLOGGED"
+        if self.before == self.version:
+            return f"schema {self.schema!r} has version {self.version} already; its tables are {kind}"
+        done = "made" if self.before == 0 else f"upgraded from version {self.before}"
+        return f"schema {self.schema!r} {done}: version {self.version}, its tables are {kind}"
+
+
+async def make(asking: Asking, schema: str, *, logged: bool) -> Made:
+    """The schema is there, in our version. Raises StoreError, also for a version that is newer than ours.
+
+    Tables that are UNLOGGED become LOGGED if that is wanted; LOGGED ones stay so.
+    """
+    until_s = asking.until_s(int(WITHIN_S * 1_000_000))
+    for tries_left in reversed(range(_TRIES)):
+        before, is_logged = await _present(asking, schema, until_s)
+        if before > len(STEPS):
+            raise StoreError(
+                f"the schema {schema!r} has version {before}, and this tidegate knows versions up to "
+                f"{len(STEPS)}; upgrade tidegate"
+            )
+        become = logged if not before else True if logged and not is_logged else None
+        try:
+            await asking.run(init_script(schema, before, logged=become), until_s)
+        except StoreError as error:
+            if tries_left and isinstance(error.__cause__, Refused) and error.__cause__.state == CHANGED:
+                continue  # another one was quicker
+            raise
+        return Made(schema, before, len(STEPS), is_logged if become is None else become)
+    raise AssertionError("unreachable")
+
+
+async def _present(asking: Asking, schema: str, until_s: float) -> tuple[int, bool]:
+    """The version that is there, 0 for none, and whether its tables are logged."""
+    try:
+        ((number, logged),) = await asking.run(version_script(schema), until_s)
+    except StoreError as error:
+        if isinstance(error.__cause__, Refused) and error.__cause__.state in _NOT_MADE:
+            return 0, False
+        raise
+    return int(number or b"0"), logged == b"t"

@@ -1,0 +1,390 @@
+"""What is sent to the functions of the schema and what comes back: charges as arrays, outcomes from one.
+
+Pure: no connection, no clock. `decide.sql` and `adjust.sql` say what each number means. Arrays travel in the
+binary format of PostgreSQL, so nothing is quoted and no text of anybody's is read as SQL. The answer equals
+that of `core.compose` on the same states; hints are computed by the law, from the state in the reply.
+
+Calendar windows are computed here, for the server's own time zones are not ours. They are sent as three
+windows around the instant at which the server is thought to be; if it is elsewhere, the answer is `Missed`,
+nothing has been charged, and the request is to be asked again with the windows around that instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Any, NamedTuple, TypeAlias
+
+from tidegate.core.calendar import Local
+from tidegate.core.carry import WAYS
+from tidegate.core.compose import Adjustment
+from tidegate.core.keys import Key
+from tidegate.core.law import EXACT, AnyLaw
+from tidegate.core.level import Level, LevelState, Line
+from tidegate.core.log import Log, LogState
+from tidegate.core.outcome import Charge, Outcome
+from tidegate.core.windows import Even, Fixed, FixedState, Sliding, SlidingState
+from tidegate.errors import LimitError, StoreError, StoreUnavailable
+
+VERSION = 1
+"""The version of the schema that this file speaks to."""
+
+OF_LEVEL, OF_LINE, OF_FIXED, OF_SLIDING, OF_LOG = 1, 2, 3, 4, 5
+UNDECIDED = {
+    2: "a strict rule must not forget, and the tables are UNLOGGED: a crash empties them. Make them LOGGED "
+    "(tidegate store init URL --logged), or allow it with may_forget",
+    3: "a strict rule must not forget, and synchronous_commit is off: a crash loses the latest charges. "
+    "Switch it on for this role, or allow it with may_forget",
+}
+"""What it means that a request was not decided, by the status in the reply."""
+
+Parameters: TypeAlias = list[bytes | None]
+Place: TypeAlias = tuple[bytes, bytes]
+
+_BYTEA, _BIGINT, _TEXT = 17, 20, 25
+_WAY = {way: number for number, way in enumerate(WAYS, 1)}
+_HEADER = Struct(">5i")
+_MOST = EXACT - 1
+_INSTANT_MOST = 2**61
+_new = tuple.__new__  # a named tuple made like this costs half of what its own constructor takes
+
+
+class Ask(NamedTuple):
+    """One request: its charges, and whether they are to be taken or only looked at."""
+
+    charges: Sequence[Charge]
+    take: bool = True
+
+
+class Call(NamedTuple):
+    """How a call is to be carried out; the same for all that travels in it."""
+
+    now_us: int | None = None
+    look_first: bool = False
+    may_forget: bool = False
+    lock_timeout_ms: int = 0
+
+
+class Missed(NamedTuple):
+    """Nothing was charged: this instant lies outside the calendar windows that were sent."""
+
+    at_us: int
+
+
+class Calendars:
+    """The windows around an instant, kept until another window is wanted. Shared by threads as it is."""
+
+    def __init__(self) -> None:
+        self._edges: dict[Local, tuple[int, ...]] = {}
+
+    def edges_us(self, calendar: Local, at_us: int) -> tuple[int, ...]:
+        """Where the window before, the one of the instant and the one after begin, and where that ends."""
+        edges = self._edges.get(calendar)
+        if edges is None or not edges[1] <= at_us < edges[2]:
+            start_us, end_us = calendar.window(at_us)
+            edges = (self._start_us(calendar, start_us), start_us, end_us, self._end_us(calendar, end_us))
+            if len(self._edges) >= 1_000:
+                self._edges.clear()
+            self._edges[calendar] = edges
+        return edges
+
+    def _start_us(self, calendar: Local, before_us: int) -> int:
+        try:
+            return calendar.window(before_us - 1)[0]
+        except LimitError:  # the first of all windows
+            return before_us
+
+    def _end_us(self, calendar: Local, after_us: int) -> int:
+        try:
+            return calendar.window(after_us)[1]
+        except LimitError:  # the last of all windows
+            return after_us
+
+
+def place_of(rule: str, key: Key) -> Place:
+    """How (rule, key) is named in the tables: injective, whatever the rule and the key are."""
+    return (
+        rule.encode("utf-8", "surrogatepass"),
+        b"t" + key.encode("utf-8", "surrogatepass") if isinstance(key, str) else b"b" + key,
+    )
+
+
+def key_in(named: bytes) -> Key:
+    """The key that is named so."""
+    return named[1:].decode("utf-8", "surrogatepass") if named[:1] == b"t" else named[1:]
+
+
+def rule_in(named: bytes) -> str:
+    """The rule that is named so."""
+    return named.decode("utf-8", "surrogatepass")
+
+
+def encode_decide(asks: Sequence[Ask], call: Call, calendars: Calendars, windows_at_us: int) -> Parameters:
+    """The parameters of `decide` for independent requests, decided in this order.
+
+    Raises StoreError for what cannot be asked, and LimitError for an instant that no calendar has.
+    """
+    writing = _Writing(call, calendars, windows_at_us)
+    for charges, _ in asks:
+        for charge in charges:
+            writing.name(charge)
+    numbers = writing.begun(len(asks))
+    for charges, take in asks:
+        numbers += (take, len(charges))
+        for charge in charges:
+            numbers += writing.charge(charge)
+    return writing.parameters(numbers)
+
+
+def encode_adjust(
+    adjustments: Sequence[Adjustment], call: Call, calendars: Calendars, windows_at_us: int
+) -> Parameters:
+    """The parameters of `adjust`, as `encode_decide`."""
+    writing = _Writing(call, calendars, windows_at_us)
+    for adjustment in adjustments:
+        writing.name(adjustment.charge)
+    numbers = writing.begun(len(adjustments))
+    for charge, receipt, units, own, full, debt in adjustments:
+        numbers += writing.charge(charge)
+        numbers += (
+            units if units < 0 else min(units // charge.limit.law.grain, _MOST),
+            receipt.cost,
+            receipt.at_us,
+            receipt.since_us,
+            receipt.mark,
+            receipt.given_back,
+            own,
+            full,
+            min(debt, _MOST),
+        )
+    return writing.parameters(numbers)
+
+
+def encode_forget(keys: Sequence[tuple[str, Key]], call: Call) -> Parameters:
+    """The parameters of `forget`."""
+    places = sorted({place_of(rule, key) for rule, key in keys})
+    return [*_named(places), bigints(_header(call, len(places)))]
+
+
+def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | StoreError | Missed]:
+    """What `decide` answered to each request.
+
+    Raises StoreUnavailable for a reply that is none: it cannot be told then what was charged.
+    """
+    numbers = numbers_in(reply)
+    now_us, at = numbers[0], 1
+    answers: list[list[Outcome] | StoreError | Missed] = []
+    try:
+        for charges, _ in asks:
+            status = numbers[at]
+            at += 1
+            if status == 0:
+                end = at + 6 * len(charges)
+                answers.append(_outcomes(charges, numbers[at:end], now_us))
+                at = end
+            elif status == 1:
+                answers.append(Missed(numbers[at]))
+                at += 1
+            else:
+                answers.append(StoreError(UNDECIDED[status]))
+    except (IndexError, KeyError, ValueError):
+        raise broken(reply) from None
+    if at != len(numbers):
+        raise broken(reply)
+    return answers
+
+
+def decode_adjust(reply: object, adjustments: Sequence[Adjustment]) -> list[int | Missed]:
+    """The units by which each level went down, as `decode_decide`."""
+    numbers = numbers_in(reply)
+    if len(numbers) != 1 + 2 * len(adjustments):
+        raise broken(reply)
+    pairs = zip(numbers[1::2], numbers[2::2], strict=True)
+    return [value if status == 0 else Missed(value) for status, value in pairs]
+
+
+def instant_in(reply: object) -> int:
+    """The instant at which the reply was made."""
+    return numbers_in(reply)[0]
+
+
+def bigints(numbers: Sequence[int]) -> bytes:
+    """An array of bigint, in binary."""
+    count = len(numbers)
+    if not count:
+        return _HEADER.pack(0, 0, _BIGINT, 0, 1)[:12]
+    row = [8] * (2 * count)
+    row[1::2] = numbers
+    return _HEADER.pack(1, 0, _BIGINT, count, 1) + _pairs(count).pack(*row)
+
+
+def texts(values: Sequence[bytes], kind: int = _TEXT) -> bytes:
+    """An array of text or, with the other kind, of bytea."""
+    if not values:
+        return _HEADER.pack(0, 0, kind, 0, 1)[:12]
+    parts = [_HEADER.pack(1, 0, kind, len(values), 1)]
+    for value in values:
+        parts += (len(value).to_bytes(4, "big"), value)
+    return b"".join(parts)
+
+
+def broken(reply: object) -> StoreUnavailable:
+    """The error for a reply that is none."""
+    text = repr(reply)
+    return StoreUnavailable(
+        f"the store answered {text[:60]}{'...' if len(text) > 60 else ''}, which is no answer", "broken_reply"
+    )
+
+
+class _Writing:
+    """One call while it is written down: its keys in order, each once, and its calendars."""
+
+    def __init__(self, call: Call, calendars: Calendars, windows_at_us: int) -> None:
+        self._call = call
+        self._calendars = calendars
+        self._at_us = windows_at_us if call.now_us is None else call.now_us
+        self._numbers: dict[Place, int] = {}
+        self._named: dict[tuple[str, Key], Place] = {}
+        self._edges: dict[Local, tuple[int, ...]] = {}
+
+    def name(self, charge: Charge) -> None:
+        """Have the charge's key among those of the call."""
+        pair = charge.rule, charge.key
+        if pair not in self._named:
+            place = self._named[pair] = place_of(*pair)
+            self._numbers[place] = 0
+
+    def begun(self, count: int) -> list[int]:
+        """The first numbers; from now on each key has its position."""
+        for number, place in enumerate(sorted(self._numbers), 1):
+            self._numbers[place] = number
+        return _header(self._call, count)
+
+    def charge(self, charge: Charge) -> tuple[int, ...]:
+        """The numbers of a charge."""
+        law = charge.limit.law
+        kind, room, q, p, own, free, calendar = law_numbers(law)
+        patience_us = charge.patience_us
+        return (
+            self._numbers[self._named[charge.rule, charge.key]],
+            kind,
+            room,
+            q,
+            p,
+            own,
+            free,
+            min(charge.cost, _MOST),
+            -1 if patience_us is None else min(patience_us, _MOST),
+            charge.mode == "shadow",
+            _WAY[charge.carry],
+            charge.strict,
+            0 if calendar is None else self._number_of(calendar),
+        )
+
+    def _number_of(self, calendar: Local) -> int:
+        if calendar not in self._edges:
+            self._edges[calendar] = self._calendars.edges_us(calendar, self._at_us)
+        return list(self._edges).index(calendar) + 1
+
+    def parameters(self, numbers: list[int]) -> Parameters:
+        """All five parameters."""
+        calendars = [calendar_text(calendar) for calendar in self._edges]
+        edges_us = [edge for edges in self._edges.values() for edge in edges]
+        named = _named(sorted(self._numbers))
+        return [
+            *named,
+            bigints(numbers),
+            texts(calendars) if calendars else None,
+            bigints(edges_us) if edges_us else None,
+        ]
+
+
+def law_numbers(law: AnyLaw) -> tuple[int, int, int, int, int, int, Local | None]:
+    """Kind, capacity in units, q or length, p or parts, own, free, and the calendar if there is one."""
+    if isinstance(law, Line):
+        return OF_LINE, law.room, law.q, law.p, law.own, law.free, None
+    if isinstance(law, Level):
+        return OF_LEVEL, law.room, law.q, law.p, 0, 0, None
+    if isinstance(law, Fixed):
+        if isinstance(law.calendar, Even):
+            return OF_FIXED, law.capacity, law.calendar.length_us, 0, 0, 0, None
+        assert isinstance(law.calendar, Local), law.calendar
+        return OF_FIXED, law.capacity, 0, 0, 0, 0, law.calendar
+    if isinstance(law, Sliding):
+        return OF_SLIDING, law.capacity, law.length_us, law.parts, 0, 0, None
+    assert isinstance(law, Log), law
+    return OF_LOG, law.capacity, law.window_us, 0, 0, 0, None
+
+
+def calendar_text(calendar: Local) -> bytes:
+    """The name of a calendar in the tables."""
+    return f"{calendar.unit}:{calendar.zone}".encode()
+
+
+def _header(call: Call, count: int) -> list[int]:
+    told = call.now_us is not None
+    now_us = call.now_us or 0
+    if abs(now_us) > _INSTANT_MOST:
+        raise StoreError(f"the instant {now_us} us is too far from 1970 for the integers of PostgreSQL")
+    return [VERSION, 0, call.look_first, call.may_forget, call.lock_timeout_ms, told, now_us, count]
+
+
+def _named(places: Sequence[Place]) -> tuple[bytes, bytes]:
+    return texts([rule for rule, _ in places], _BYTEA), texts([key for _, key in places], _BYTEA)
+
+
+@lru_cache(maxsize=256)
+def _pairs(count: int) -> Struct:
+    return Struct(">" + "iq" * count)
+
+
+@lru_cache(maxsize=256)
+def _values(count: int) -> Struct:
+    return Struct(">" + "4xq" * count)
+
+
+def numbers_in(reply: object) -> tuple[int, ...]:
+    """The numbers of an array of bigint. Raises StoreUnavailable for what is none."""
+    if not isinstance(reply, bytes | bytearray | memoryview) or len(reply) < _HEADER.size + 12:
+        raise broken(reply)
+    dimensions, has_null, kind, count, _ = _HEADER.unpack_from(reply)
+    if (dimensions, has_null, kind) != (1, 0, _BIGINT) or len(reply) != _HEADER.size + 12 * count:
+        raise broken(reply)
+    return _values(count).unpack_from(reply, _HEADER.size)
+
+
+def _outcomes(charges: Sequence[Charge], numbers: Sequence[int], now_us: int) -> list[Outcome]:
+    """The outcomes of one request. Raises ValueError for numbers that are none."""
+    if len(numbers) != 6 * len(charges):
+        raise ValueError(numbers)
+    outcomes = []
+    for place, charge in enumerate(charges):
+        verdict, used, at_us, since_us, first, second = numbers[6 * place : 6 * place + 6]
+        law = charge.limit.law
+        state: Any
+        if isinstance(law, Level):
+            state = _new(LevelState, (used, at_us, since_us, first, law))
+        elif isinstance(law, Fixed):
+            state = FixedState(used, at_us, since_us, first, second, law)
+        elif isinstance(law, Sliding):
+            state = SlidingState(second, used, at_us, since_us, first, law)
+        else:
+            assert isinstance(law, Log), law
+            state = _log_state(law, charge.cost, used, at_us, since_us, first, second)
+        if verdict not in {0, 1, 3}:
+            raise ValueError(verdict)
+        outcomes.append(_new(Outcome, (charge, verdict > 0, verdict == 3, state, now_us, None, False)))
+    return outcomes
+
+
+def _log_state(
+    law: Log, cost: int, used: int, at_us: int, since_us: int, frees_us: int, newest_us: int
+) -> LogState:
+    """A state that answers as the whole log does: when the cost fits, and when nothing counts."""
+    excess = used + cost - law.capacity
+    if not used:
+        return law.holding(0, at_us, since_us)
+    if frees_us < newest_us and 0 < excess < used:
+        return LogState([frees_us, newest_us], [excess, used], 0, 2, at_us, since_us, law)
+    return LogState([newest_us], [used], 0, 1, at_us, since_us, law)

@@ -1,0 +1,145 @@
+# Strict rules: what a store must not forget, and what it counts when it did.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.servers.postgres import Database, Postgres
+from tests.stores.postgres.conftest import make
+from tests.stores.postgres.faces import TEN, Face, charge
+from tidegate import FixedWindow, SlidingLog, SlidingWindow, TokenBucket
+from tidegate.core.compose import Adjustment
+from tidegate.core.law import Receipt
+from tidegate.core.limits import Limit
+from tidegate.errors import StoreError, StoreUnavailable
+
+Opened = Callable[..., Face]
+US = 1_000_000
+START_US = 1_700_000_000 * US
+
+
+def epoch(postgres: Postgres, made: Database, us: int | None) -> None:
+    """Let nothing have been lost since then; None: that is not known any more."""
+    postgres.sql("DELETE FROM tidegate.epoch", url=made.unix_url)
+    if us is not None:
+        postgres.sql("INSERT INTO tidegate.epoch (since_us) VALUES (%s)", us, url=made.unix_url)
+
+
+def test_unlogged_tables_are_refused(opened: Opened, made: Database):
+    """A strict rule does not rely on tables that a crash empties; other requests of the call are decided."""
+    store = opened(made.url)
+    answers = store.decide_many([[charge("a")], [charge("b"), charge("c", strict=True)], [charge("d")]])
+
+    assert [isinstance(answer, StoreError) for answer in answers] == [False, True, False]
+    assert not isinstance(answers[1], StoreUnavailable)
+    assert "UNLOGGED" in str(answers[1])
+    assert store.left("b") == 10
+    with pytest.raises(StoreError, match="UNLOGGED"):
+        store.decide([charge(strict=True)], take=False)
+
+
+def test_they_may_be_allowed(opened: Opened, made: Database):
+    """`may_forget` says that a loss is taken into account."""
+    store = opened(made.url, may_forget=True)
+
+    assert [store.takes(strict=True, cost=5) for _ in range(3)] == [True, True, False]
+
+
+def test_logged_tables_are_fine(opened: Opened, database: Database):
+    """A strict rule relies on tables whose commits wait for the disk."""
+    make(database.url, logged=True)
+    store = opened(database.url)
+
+    assert [store.takes(strict=True, cost=5) for _ in range(3)] == [True, True, False]
+
+
+def test_commits_that_do_not_wait_are_refused(opened: Opened, database: Database, postgres: Postgres):
+    """With synchronous_commit off the latest charges could be lost."""
+    make(database.url, logged=True)
+    postgres.sql(f"ALTER ROLE {database.role} SET synchronous_commit = off")
+    store = opened(database.url)
+
+    assert store.takes()
+    with pytest.raises(StoreError, match="synchronous_commit"):
+        store.takes(strict=True)
+    assert opened(database.url, may_forget=True).takes(strict=True)
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"),
+    [
+        (TokenBucket(10, "1/s"), 4),
+        (TEN, 0),
+        (FixedWindow(10, "7s"), 10),
+        (FixedWindow(10, "1h"), 0),
+        (FixedWindow(10, "day"), 0),
+        (SlidingWindow(10, "1min"), 0),
+        (SlidingLog(10, "1min"), 0),
+        (SlidingLog(10, "4s"), 10),
+    ],
+    ids=repr,
+)
+def test_what_is_not_known_counts_as_used(
+    opened: Opened, postgres: Postgres, made: Database, limit: Limit, left: int
+):
+    """Four seconds after the store began to remember, an unknown key has refilled for so long."""
+    epoch(postgres, made, START_US)
+    store = opened(made.url, may_forget=True)
+    strict, plain = (
+        store.decide([charge(key, limit=limit, strict=key == "strict")], START_US + 4 * US, take=False)[0]
+        for key in ("strict", "plain")
+    )
+
+    assert strict.remaining == left
+    assert plain.remaining == 10
+
+
+def test_nothing_was_ever_lost(opened: Opened, made: Database):
+    """After `init` a strict rule begins full, also one that no time refills."""
+    store = opened(made.url, may_forget=True)
+
+    assert store.left(strict=True) == 10
+    assert store.left("other", strict=True, limit=TokenBucket(10, "1/h")) == 10
+
+
+@pytest.mark.parametrize("begin", ["a refusal", "a charge on top"])
+def test_a_loss_is_noticed_at_the_first_call(opened: Opened, postgres: Postgres, made: Database, begin: str):
+    """Where the epoch is gone, everything is: from the first call on, that too when it is refused."""
+    epoch(postgres, made, None)
+    store = opened(made.url, may_forget=True)
+    limit = TokenBucket(10, "1/s")
+    if begin == "a refusal":
+        assert not store.decide([charge(limit=limit, strict=True)], START_US)[0].allowed
+    else:
+        owed = Adjustment(charge(limit=limit, strict=True), Receipt(1_000, 0, 0), 1_000 * 1_000, debt=0)
+        assert store.adjust([owed], START_US) == [0]
+    later = store.decide([charge("another", 3, limit=limit, strict=True)], START_US + 3 * US)
+
+    assert later[0].allowed
+    assert later[0].remaining == 0
+    assert postgres.sql("SELECT since_us FROM tidegate.epoch", url=made.unix_url) == [(START_US,)]
+
+
+def test_looking_does_not_begin_an_epoch(opened: Opened, postgres: Postgres, made: Database):
+    """A look at a strict key of a store that has lost everything finds nothing left, and writes nothing."""
+    epoch(postgres, made, None)
+    store = opened(made.url, may_forget=True)
+
+    assert store.left(strict=True) == 0
+    assert postgres.sql("SELECT count(*) FROM tidegate.epoch", url=made.unix_url) == [(0,)]
+
+
+@pytest.mark.real_time
+def test_after_a_crash_strict_rules_begin_empty(opened: Opened, victim: Postgres):
+    """UNLOGGED tables lose the epoch together with the rest; others begin full."""
+    store = opened(victim.url, deadline="5s", may_forget=True)
+    assert store.takes(strict=True)
+    victim.kill()
+    victim.start()
+
+    assert not store.takes(strict=True)
+    assert store.takes("plain")
+    make(victim.url)  # making it again pretends nothing
+    assert not store.takes(strict=True)
