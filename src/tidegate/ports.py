@@ -20,6 +20,7 @@ from tidegate.stores.base import AwaitedStore, RemoteStore, Store
 
 T = TypeVar("T")
 
+
 class Port(FlowPort, Protocol):
     """A port as a limiter has it: to hand to flows, and to close at the end."""
 
