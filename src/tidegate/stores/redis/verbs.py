@@ -15,6 +15,7 @@ from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.health import SILENT
+from tidegate.stores.lane import own
 from tidegate.stores.redis.asking import REQUESTS_MOST
 from tidegate.stores.redis.calls import Ask, Change, Forget, Item
 from tidegate.stores.redis.link import Line, Link
@@ -52,7 +53,8 @@ class Verbs:
     def __init__(self, topology: Topology, way: Way, deadline_us: int) -> None:
         self._topology = topology
         self._way = way
-        self._deadline_us = deadline_us
+        self._deadline_s = deadline_us / US_PER_S
+        self._now_s = way.line.now_s
         self._only_link = None if topology.is_cluster else topology.links()[0]
 
     async def decide(
@@ -145,12 +147,12 @@ class Verbs:
         await self._way.all_of([on(link, numbers) for link, numbers in by_link.items()])
         for answer in answers:
             if isinstance(answer, StoreError):
-                raise answer
+                raise own(answer)
         return answers
 
     def _until_s(self, deadline_us: int | None) -> float:
-        wanted_us = self._deadline_us if deadline_us is None else deadline_us
-        return self._way.line.now_s() + wanted_us / US_PER_S
+        wanted_s = self._deadline_s if deadline_us is None else deadline_us / US_PER_S
+        return self._now_s() + wanted_s
 
     def _common_slot(self, charges: Sequence[Charge]) -> int | None:
         if not self._topology.is_cluster or not charges:
