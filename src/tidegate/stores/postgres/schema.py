@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from zlib import crc32
 
 from tidegate.stores.postgres.driver import Statement
 from tidegate.stores.postgres.wire import VERSION
@@ -43,7 +44,8 @@ def statements(schema: str) -> dict[str, Statement]:
 
     def call(name: str, types: tuple[int, ...], *, select: str = "SELECT ") -> Statement:
         places = ", ".join(f"${number}" for number in range(1, len(types) + 1))
-        return Statement(f"{select}{inside}.{name}({places})".encode(), types, f"tidegate_{name}".encode())
+        text = f"{select}{inside}.{name}({places})".encode()
+        return Statement(text, types, b"tidegate_%b_%08x" % (name.encode(), crc32(text)))
 
     return {
         "decide": call("decide", _CALL),
