@@ -32,6 +32,7 @@ from tidegate.stores.postgres.wire import (
     encode_adjust,
     encode_decide,
     encode_forget,
+    encode_one,
     instant_in,
 )
 
@@ -60,12 +61,18 @@ class Asking:
         if charges and not self.health.is_open:
             shared, now_s = self._shared, self._port.now_s()
             keys = [(charge.rule, charge.key) for charge in charges]
-            call = self._call(now_us, look_first=not (take and shared.familiar.knows(keys, now_s)))
-            around_us = self._server_us() if now_us is None else now_us
-            parameters = encode_decide((ask,), call, shared.calendars, around_us)
+            is_known = take and shared.familiar.knows(keys, now_s)
+            name, parameters = "take_one", None
+            if is_known and len(charges) == 1 and not shared.lock_timeout_ms:
+                parameters = encode_one(charges[0], now_us)
+            if parameters is None:
+                name, call = "decide", self._call(now_us, look_first=not is_known)
+                around_us = self._server_us() if now_us is None else now_us
+                parameters = encode_decide((ask,), call, shared.calendars, around_us)
             try:
-                rows = await self.trips.exchanged(shared.statements["decide"], parameters, until_s)
-                (answer,) = decode_decide(_value(rows), (ask,))
+                rows = await self.trips.exchanged(shared.statements[name], parameters, until_s)
+                reply = _value(rows)
+                answer = None if reply is None else decode_decide(reply, (ask,))[0]
             except Refused as error:
                 shared.familiar.refused(keys)
                 if error.state not in ROLLED_BACK:
@@ -76,6 +83,7 @@ class Asking:
                 if isinstance(answer, list):
                     self._heard((ask,), (keys,), (answer,), now_s)
                     return answer
+                shared.familiar.refused(keys)
         (decided,) = await self.decide((ask,), now_us, until_s)
         if isinstance(decided, Exception):
             raise decided

@@ -45,7 +45,7 @@ LawNumbers: TypeAlias = tuple[int, int, int, int, int, int, Local | None]
 
 _BYTEA, _BIGINT, _TEXT = 17, 20, 25
 _WAY = {way: number for number, way in enumerate(WAYS, 1)}
-_HEADER = Struct(">5i")
+_HEADER, _NUMBER = Struct(">5i"), Struct(">q")
 _MOST = EXACT - 1
 _INSTANT_MOST = 2**61
 _told: dict[int, tuple[AnyLaw, LawNumbers]] = {}  # by identity, for to hash a law costs more
@@ -134,6 +134,19 @@ def encode_decide(asks: Sequence[Ask], call: Call, calendars: Calendars, windows
         for charge in charges:
             numbers += writing.charge(charge)
     return writing.parameters(numbers)
+
+
+def encode_one(charge: Charge, now_us: int | None) -> Parameters | None:
+    """The parameters of `take_one`; None for a charge that it does not decide."""
+    rule, key, limit, cost, mode, _, _, patience_us, strict, *_ = charge
+    kind, room, q, p, *_ = law_numbers(limit.law)
+    if kind != OF_LEVEL or mode != "enforce" or patience_us is not None or strict or not 0 < cost < _MOST:
+        return None
+    pack = _NUMBER.pack
+    return [
+        *(pack(VERSION), *place_of(rule, key), pack(room), pack(q), pack(p), pack(cost)),
+        None if now_us is None else pack(_checked(now_us)),
+    ]
 
 
 def encode_adjust(
@@ -318,10 +331,14 @@ def calendar_text(calendar: Local) -> bytes:
 
 def _header(call: Call, count: int) -> list[int]:
     told = call.now_us is not None
-    now_us = call.now_us or 0
+    now_us = _checked(call.now_us or 0)
+    return [VERSION, 0, call.look_first, call.may_forget, call.lock_timeout_ms, told, now_us, count]
+
+
+def _checked(now_us: int) -> int:
     if abs(now_us) > _INSTANT_MOST:
         raise StoreError(f"the instant {now_us} us is too far from 1970 for the integers of PostgreSQL")
-    return [VERSION, 0, call.look_first, call.may_forget, call.lock_timeout_ms, told, now_us, count]
+    return now_us
 
 
 def _named(places: Sequence[Place]) -> tuple[bytes, bytes]:
