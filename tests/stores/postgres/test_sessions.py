@@ -63,11 +63,11 @@ class TestIsolation:
             target: Any = pool if how == "a pool" else f"{made.url}?prepare=no&application_name=lent"
             with Face("blocking", target, deadline="10s") as store:
                 assert admitted_at_once(store) == 10
+                assert "COMMIT" in last_statements(postgres)
                 assert store.left() == 0
                 store.forget([("rule", "acme")])
                 assert store.left() == 10
                 assert store.store.health.stats().unavailable == {}
-                assert "COMMIT" in last_statements(postgres)
             with pool.connection() as connection:
                 level = connection.execute("SHOW transaction_isolation").fetchone()
 

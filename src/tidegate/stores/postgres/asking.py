@@ -9,33 +9,20 @@ along. And that only while the deadline allows it.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
-from tidegate.core.outcome import Outcome
+from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
-from tidegate.stores.health import SILENT, Health
-from tidegate.stores.postgres.address import Options
-from tidegate.stores.postgres.attending import Attendant
-from tidegate.stores.postgres.causes import (
-    OTHER_ISOLATION,
-    ROLLED_BACK,
-    Lost,
-    Refused,
-    TimeUp,
-    classified,
-)
-from tidegate.stores.postgres.driver import Link, Row, Statement, lock_timeout_ms
-from tidegate.stores.postgres.familiar import Familiar
-from tidegate.stores.postgres.pool import Pool
-from tidegate.stores.postgres.ports import Port
-from tidegate.stores.postgres.schema import statements
+from tidegate.stores.health import SILENT
+from tidegate.stores.postgres.causes import OTHER_ISOLATION, ROLLED_BACK, Lost, Refused, TimeUp
+from tidegate.stores.postgres.driver import Row, Statement
+from tidegate.stores.postgres.trips import Trips, ticks_us
 from tidegate.stores.postgres.wire import (
     Ask,
-    Calendars,
     Call,
     Missed,
     Parameters,
@@ -45,6 +32,7 @@ from tidegate.stores.postgres.wire import (
     encode_adjust,
     encode_decide,
     encode_forget,
+    encode_one,
     instant_in,
 )
 
@@ -55,57 +43,51 @@ CHARGES_MOST = 256
 
 MISSED_AGAIN = "the calendar windows that were sent were missed again and again"
 
-FORGETFUL = frozenset({"read_only", "authentication", "loading"})
-"""After these the connections are not used again: another server may have the name by now."""
-
-
-class Shared:
-    """What the faces and loops of one store have in common."""
-
-    def __init__(self, options: Options, health: Health, *, is_lent: bool) -> None:
-        self.options = options
-        self.health = health
-        self.is_lent = is_lent
-        self.attendant = Attendant(health)
-        self.statements = statements(options.schema)
-        self.calendars = Calendars()
-        self.familiar = Familiar()
-        self.server_is_ahead_us = 0
-        self.in_transactions = False  # whether the sessions have another isolation level than we need
-
-    @property
-    def lock_timeout_ms(self) -> int:
-        """What each call says itself, where the session is not ours to be told."""
-        told = self.is_lent or not self.options.prepare
-        return lock_timeout_ms(-(-self.options.deadline_us // 1_000)) if told else 0
-
 
 class Asking:
     """Asks on behalf of one face or loop."""
 
-    def __init__(self, shared: Shared, port: Port, pool: Pool) -> None:
-        self._shared = shared
-        self._port = port
-        self.pool = pool
-        self.health = shared.health
+    def __init__(self, trips: Trips) -> None:
+        self.trips = trips
+        self.health = trips.health
+        self._shared = trips.shared
+        self._port = trips.port
 
-    def check(self) -> None:
-        """Raise StoreUnavailable at once while the breaker is open; then the server is being probed."""
-        if self.health.is_open:
-            self._shared.attendant.see_to_probe(self._port, self)
-            self.health.check()
-
-    def failed(self, error: StoreUnavailable, calls: int = 1) -> None:
-        """Tell the breaker that so many callers got no usable answer."""
-        was_open = self.health.is_open
-        self.health.failed(error, _now_us(), calls)
-        if error.cause in FORGETFUL or (self.health.is_open and not was_open):
-            self.pool.renew()
-
-    def until_s(self, deadline_us: int | None) -> float:
-        """When a call that begins now must have ended."""
-        us = self._shared.options.deadline_us if deadline_us is None else deadline_us
-        return self._port.now_s() + us / 1_000_000
+    async def one(
+        self, charges: Sequence[Charge], now_us: int | None, take: bool, until_s: float
+    ) -> list[Outcome]:
+        """The outcomes of one request: what `decide` does, by a shorter way. Raises its error."""
+        ask = Ask(charges, take)
+        if charges and not self.health.is_open:
+            shared, now_s = self._shared, self._port.now_s()
+            keys = [(charge.rule, charge.key) for charge in charges]
+            is_known = take and shared.familiar.knows(keys, now_s)
+            name, parameters = "take_one", None
+            if is_known and len(charges) == 1 and not shared.lock_timeout_ms:
+                parameters = encode_one(charges[0], now_us)
+            if parameters is None:
+                name, call = "decide", self._call(now_us, look_first=not is_known)
+                around_us = self._server_us() if now_us is None else now_us
+                parameters = encode_decide((ask,), call, shared.calendars, around_us)
+            try:
+                rows = await self.trips.exchanged(shared.statements[name], parameters, until_s)
+                reply = _value(rows)
+                answer = None if reply is None else decode_decide(reply, (ask,))[0]
+            except Refused as error:
+                shared.familiar.refused(keys)
+                if error.state not in ROLLED_BACK:
+                    raise self.trips.judged(error, 1) from error
+            except (Lost, TimeUp, StoreUnavailable) as error:
+                raise self.trips.judged(error, 1) from error
+            else:
+                if isinstance(answer, list):
+                    self._heard((ask,), (keys,), (answer,), now_s)
+                    return answer
+                shared.familiar.refused(keys)
+        (decided,) = await self.decide((ask,), now_us, until_s)
+        if isinstance(decided, Exception):
+            raise decided
+        return decided
 
     async def decide(
         self, asks: Sequence[Ask], now_us: int | None, until_s: float
@@ -148,7 +130,7 @@ class Asking:
         """The same for any number, all within the deadline. After a call left unanswered none follows."""
         answers: list[list[Outcome] | TidegateError] = []
         failed: StoreUnavailable | None = None
-        until_s = self.until_s(deadline_us)
+        until_s = self.trips.until_s(deadline_us)
         for part in _parts(asks, range(len(asks))):
             if failed is None and answers and self._port.now_s() >= until_s:  # the server is not to blame
                 failed = StoreUnavailable("no time is left to ask for the rest of many", "deadline")
@@ -195,52 +177,6 @@ class Asking:
             some = keys[begin : begin + CHARGES_MOST]
             await self._called("forget", partial(encode_forget, some), instant_in, self._call(None), until_s)
 
-    async def sweep(self, rows_most: int, until_s: float) -> int:
-        """Delete rows of keys that are fresh, at most so many; how many there were. Raises StoreError."""
-        ((gone,),) = await self.function("sweep", (rows_most.to_bytes(4, "big"), None), until_s)
-        return int.from_bytes(gone or b"", "big")
-
-    async def rows(
-        self, statement: Statement, parameters: Sequence[bytes | None], until_s: float
-    ) -> list[Row]:
-        """The rows of what is no decision: the breaker is neither asked nor told. Raises StoreError."""
-        try:
-            return await self._exchanged(statement, parameters, until_s)
-        except (Refused, Lost, TimeUp) as error:
-            raise classified(error, self._shared.options.schema) from error
-
-    async def function(self, name: str, parameters: Sequence[bytes | None], until_s: float) -> list[Row]:
-        """The rows that a function of the schema returns. Raises StoreError."""
-        return await self.rows(self._shared.statements[name], parameters, until_s)
-
-    async def nothing(self, until_s: float) -> None:
-        """Have nothing decided, as a measure of a call. Raises StoreError."""
-        await self.function("decide", _nothing(self._shared.calendars), until_s)
-
-    async def run(self, script: bytes, until_s: float) -> list[Row]:
-        """The rows, as text, of the last statement of a script. Raises StoreError."""
-        try:
-            return await self._by_link(lambda link: link.run(self._port, script, until_s), until_s)
-        except (Refused, Lost, TimeUp) as error:
-            raise classified(error, self._shared.options.schema) from error
-
-    async def probe(self, until_s: float) -> None:
-        """Ask for a decision about nothing, and tell the breaker if it was answered as soon as one must be.
-
-        To get a connection may take longer, until then.
-        """
-        shared, port = self._shared, self._port
-        parameters = _nothing(shared.calendars)
-        try:
-            await self._by_link(
-                lambda link: link.ask(port, shared.statements["decide"], parameters, self.until_s(None)),
-                until_s,
-            )
-        except (Refused, Lost, TimeUp, StoreError) as error:
-            if isinstance(classified(error, shared.options.schema), StoreUnavailable):
-                return
-        self.health.answered(_now_us())
-
     async def _decided(
         self, asks: Sequence[Ask], now_us: int | None, around_us: int, until_s: float
     ) -> list[Any]:
@@ -257,14 +193,27 @@ class Asking:
             until_s,
             len(asks),
         )
-        shared.attendant.see_to_sweep(self._port, self)
-        for ask, some, answer in zip(asks, keys, decoded, strict=True):
+        self._heard(asks, keys, decoded, now_s)
+        return decoded
+
+    def _heard(
+        self,
+        asks: Sequence[Ask],
+        keys: Sequence[Sequence[tuple[str, Key]]],
+        answers: Sequence[object],
+        now_s: float,
+    ) -> None:
+        """A call was answered: tell the breaker, remember which keys were charged, and see to the sweep."""
+        shared = self._shared
+        if not self.health.is_well:
+            self.health.answered(ticks_us())
+        for ask, some, answer in zip(asks, keys, answers, strict=True):
             if ask.take and isinstance(answer, list):
                 if all(outcome.charged for outcome in answer):
                     shared.familiar.charged(some, now_s)
                 else:
                     shared.familiar.refused(some)
-        return decoded
+        shared.attendant.see_to_sweep(self._port, self.trips)
 
     def _call(self, now_us: int | None, *, look_first: bool = False) -> Call:
         shared = self._shared
@@ -280,22 +229,14 @@ class Asking:
         calls: int = 1,
     ) -> Any:
         """What a function of the schema answers, decoded. The breaker is asked before, and told after."""
-        shared, health = self._shared, self.health
-        self.check()
+        self.trips.check()
         try:
-            rows = await self._repeated(shared.statements[name], encode, call, until_s)
-            if len(rows) != 1 or len(rows[0]) != 1:
-                raise broken(rows)
-            decoded = decode(rows[0][0])
+            rows = await self._repeated(self._shared.statements[name], encode, call, until_s)
+            decoded = decode(_value(rows))
         except (Refused, Lost, TimeUp, StoreUnavailable) as error:
-            problem = classified(error, shared.options.schema)
-            if isinstance(problem, StoreUnavailable):
-                self.failed(problem, calls)
-            else:
-                health.answered(_now_us())
-            raise problem from error
-        if not health.is_well:
-            health.answered(_now_us())
+            raise self.trips.judged(error, calls) from error
+        if not self.health.is_well:
+            self.health.answered(ticks_us())
         return decoded
 
     async def _repeated(
@@ -305,7 +246,7 @@ class Asking:
         for attempt in range(ATTEMPTS_MOST):
             parameters = encode(call=call)
             try:
-                return await self._exchanged(statement, parameters, until_s)
+                return await self.trips.exchanged(statement, parameters, until_s)
             except Refused as error:
                 is_last = attempt == ATTEMPTS_MOST - 1 or self._port.now_s() >= until_s
                 if error.state not in ROLLED_BACK or is_last:
@@ -315,42 +256,16 @@ class Asking:
                 call = call._replace(look_first=True)
         raise AssertionError("unreachable")
 
-    async def _exchanged(
-        self, statement: Statement, parameters: Sequence[bytes | None], until_s: float
-    ) -> list[Row]:
-        """The rows of one statement."""
-        in_transaction = self._shared.in_transactions
-        return await self._by_link(
-            lambda link: link.ask(self._port, statement, parameters, until_s, in_transaction=in_transaction),
-            until_s,
-        )
-
-    async def _by_link(self, work: Callable[[Link], Awaitable[list[Row]]], until_s: float) -> list[Row]:
-        """What comes of work with a link, which is dropped if that is anything but an answer."""
-        pool = self.pool
-        link = await pool.take(until_s)
-        try:
-            if link.allowed_ms and (until_s - self._port.now_s()) * 1_000 > link.allowed_ms + 1:
-                await link.allow(self._port, until_s)
-            rows = await work(link)
-        except Refused:
-            await pool.give(link)
-            raise
-        except BaseException:
-            link.drop()
-            await pool.give(link)
-            raise
-        await pool.give(link)
-        return rows
-
     def _server_us(self) -> int:
         """About where the server's clock is."""
         return _local_us() + self._shared.server_is_ahead_us
 
 
-def _nothing(calendars: Calendars) -> Parameters:
-    """A call that decides nothing: it fails where decisions would."""
-    return encode_decide([], Call(look_first=True), calendars, 0)
+def _value(rows: Sequence[Row]) -> bytes | None:
+    """The only value of the only row."""
+    if len(rows) != 1 or len(rows[0]) != 1:
+        raise broken(rows)
+    return rows[0][0]
 
 
 def _parts(asks: Sequence[Ask], waiting: Sequence[int]) -> list[list[int]]:
@@ -373,7 +288,3 @@ def _is_silence(answer: object) -> bool:
 
 def _local_us() -> int:
     return time.time_ns() // 1_000
-
-
-def _now_us() -> int:
-    return time.monotonic_ns() // 1_000

@@ -21,7 +21,7 @@ from tidegate.stores.postgres.ports import Port, Work
 if TYPE_CHECKING:
     import logging
 
-    from tidegate.stores.postgres.asking import Asking
+    from tidegate.stores.postgres.trips import Trips
 
 SWEEP_EVERY_S = 1.0
 SWEEP_SELDOM_S = 10.0
@@ -46,21 +46,21 @@ class Attendant:
         self.is_closed = False
         self.sweeps_at_s = time.monotonic() + random.uniform(SWEEP_EVERY_S, SWEEP_SELDOM_S)  # noqa: S311 - so that processes do not sweep together
 
-    def see_to_probe(self, port: Port, asking: Asking) -> None:
+    def see_to_probe(self, port: Port, trips: Trips) -> None:
         """Have the server probed, for the breaker is open and somebody has asked."""
         now_s = self._demanded_at_s = time.monotonic()
         if now_s - self._probed_at_s > PROBE_LOST_S:
             self._probed_at_s = now_s
-            _begin(port, lambda: self._probe(port, asking))
+            _begin(port, lambda: self._probe(port, trips))
 
-    def see_to_sweep(self, port: Port, asking: Asking) -> None:
+    def see_to_sweep(self, port: Port, trips: Trips) -> None:
         """Have fresh rows deleted, if it is time for that."""
         now_s = time.monotonic()
         if now_s >= self.sweeps_at_s:
             self.sweeps_at_s = now_s + SWEEP_SELDOM_S
-            _begin(port, lambda: self._sweep(port, asking))
+            _begin(port, lambda: self._sweep(port, trips))
 
-    async def _probe(self, port: Port, asking: Asking) -> None:
+    async def _probe(self, port: Port, trips: Trips) -> None:
         health = self._health
         while health.is_open and not self.is_closed:
             now_s = self._probed_at_s = time.monotonic()
@@ -68,16 +68,16 @@ class Attendant:
                 break
             if health.take_probe(int(now_s * 1_000_000)):
                 try:
-                    await asking.probe(port.now_s() + PROBE_WITHIN_S)
+                    await trips.probe(port.now_s() + PROBE_WITHIN_S)
                 finally:
                     health.probed()
             await port.sleep(PROBE_EVERY_US / 2_000_000)
         self._probed_at_s = 0.0
 
-    async def _sweep(self, port: Port, asking: Asking) -> None:
+    async def _sweep(self, port: Port, trips: Trips) -> None:
         rows = self._rows
         try:
-            gone = await asking.sweep(rows, port.now_s() + SWEEP_WITHIN_S)
+            gone = await trips.sweep(rows, port.now_s() + SWEEP_WITHIN_S)
         except StoreUnavailable:
             self._rows = max(ROWS_LEAST, rows // 2)
         except StoreError as error:  # no permission, for instance: decisions go on, and the table grows

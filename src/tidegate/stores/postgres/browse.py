@@ -136,8 +136,8 @@ def _listed(
 
 
 def _rows(store: PostgresStore, name: str, parameters: tuple[bytes | None, ...]) -> list[Row]:
-    asking = store.asking()
-    return run_blocking(asking.function(name, parameters, asking.until_s(WITHIN_US)))
+    trips = store.asking().trips
+    return run_blocking(trips.function(name, parameters, trips.until_s(WITHIN_US)))
 
 
 def _beginning(named_key: bytes) -> bytes:

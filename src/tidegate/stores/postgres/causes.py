@@ -19,7 +19,7 @@ FORGOTTEN = "TG001"
 """A key that was there is not any more: to be looked at again. Raised by the functions of the schema."""
 OTHER_VERSION = "TG002"
 OTHER_ISOLATION = "TG003"
-NOT_PREPARED = "26000"
+NOT_PREPARED, PREPARED_ALREADY = "26000", "42P05"
 ROLLED_BACK = frozenset({FORGOTTEN, OTHER_ISOLATION, NOT_PREPARED, "40001", "40P01"})
 """After these nothing has been carried out, for certain, and the same may be asked again."""
 

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tidegate.drive import run_blocking
 from tidegate.errors import StoreError, StoreUnavailable
-from tidegate.stores.postgres.asking import Asking
 from tidegate.stores.postgres.schema import FACTS, facts_statement
 from tidegate.stores.postgres.store import PostgresStore
+from tidegate.stores.postgres.trips import Trips
 from tidegate.stores.postgres.wire import VERSION
 from tidegate.units import duration_text
 
@@ -41,7 +41,7 @@ def check(store: PostgresStore) -> list[Finding]:
     """What was found."""
     where = store.health.where
     try:
-        return [Finding(where, *found) for found in _check(store, store.asking())]
+        return [Finding(where, *found) for found in _check(store, store.asking().trips)]
     except StoreError as error:
         cause = error.cause if isinstance(error, StoreUnavailable) else "mistake"
         return [Finding(where, "connection", "error", cause, str(error))]
@@ -50,10 +50,10 @@ def check(store: PostgresStore) -> list[Finding]:
 _Found: TypeAlias = tuple[str, Grade, str, str]
 
 
-def _check(store: PostgresStore, asking: Asking) -> Iterator[_Found]:
+def _check(store: PostgresStore, trips: Trips) -> Iterator[_Found]:
     options = store.options
     sent_us = time.time_ns() // 1_000
-    (row,) = run_blocking(asking.rows(facts_statement(options.schema), (), asking.until_s(WITHIN_US)))
+    (row,) = run_blocking(trips.rows(facts_statement(options.schema), (), trips.until_s(WITHIN_US)))
     received_us = time.time_ns() // 1_000
     facts = {name: (value or b"").decode("utf-8", "replace") for name, value in zip(FACTS, row, strict=True)}
     yield _version(facts)
@@ -66,10 +66,10 @@ def _check(store: PostgresStore, asking: Asking) -> Iterator[_Found]:
     yield _privileges(facts, options.schema)
     if facts["may_execute"] != "true":
         return
-    ((is_logged, since_us, rows),) = run_blocking(asking.function("facts", (), asking.until_s(WITHIN_US)))
+    ((is_logged, since_us, rows),) = run_blocking(trips.function("facts", (), trips.until_s(WITHIN_US)))
     yield _tables(is_logged == b"\x01", int.from_bytes(rows or b"", "big"))
     yield _epoch(since_us)
-    yield _round_trip(asking, options.deadline_us)
+    yield _round_trip(trips, options.deadline_us)
 
 
 def _version(facts: Mapping[str, str]) -> _Found:
@@ -172,11 +172,11 @@ def _epoch(since_us: bytes | None) -> _Found:
     )
 
 
-def _round_trip(asking: Asking, deadline_us: int) -> _Found:
+def _round_trip(trips: Trips, deadline_us: int) -> _Found:
     took_us = []
     for _ in range(ROUND_TRIPS):
         begin_ns = time.perf_counter_ns()
-        run_blocking(asking.nothing(asking.until_s(WITHIN_US)))
+        run_blocking(trips.nothing(trips.until_s(WITHIN_US)))
         took_us.append((time.perf_counter_ns() - begin_ns) / 1_000)
     took_us.sort()
     half_us, most_us = took_us[ROUND_TRIPS // 2], took_us[ROUND_TRIPS * 99 // 100]

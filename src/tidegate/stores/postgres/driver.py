@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from tidegate.errors import MissingDependency, StoreError
-from tidegate.stores.postgres.causes import NOT_PREPARED, Lost, Refused, TimeUp
+from tidegate.stores.postgres.causes import NOT_PREPARED, PREPARED_ALREADY, Lost, Refused, TimeUp
 from tidegate.stores.postgres.ports import Port
 
 try:
@@ -44,6 +44,7 @@ class Statement(NamedTuple):
 _BEGIN = Statement(b"BEGIN ISOLATION LEVEL READ COMMITTED")
 _COMMIT = Statement(b"COMMIT")
 _ROLLBACK = Statement(b"ROLLBACK")
+_BINARY = [int(pq.Format.BINARY)] * 8
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
 
 
@@ -56,6 +57,7 @@ class Link:
 
     def __init__(self, raw: Any, *, prepares: bool) -> None:
         self._raw = raw
+        self._poller: Any = None
         self._prepares = prepares
         self._prepared: set[bytes] = set()
         self.owner: Any = None
@@ -94,8 +96,13 @@ class Link:
         return bool(self._raw.status == pq.ConnStatus.OK) and self.is_idle
 
     def is_quiet(self) -> bool:
-        """Whether it is open, and nothing has come that nobody asked for: mostly that would be its end."""
-        return self.is_good and not _has_input(self._raw.socket)
+        """Whether nothing has come that nobody asked for, which mostly is its end. It was good before."""
+        if self._poller is None and hasattr(select, "poll"):
+            self._poller = select.poll()
+            self._poller.register(self._raw.socket, select.POLLIN)
+        if self._poller is None:
+            return not select.select([self._raw.socket], [], [], 0)[0]
+        return not self._poller.poll(0)
 
     async def ask(
         self,
@@ -114,14 +121,12 @@ class Link:
             if in_transaction:
                 return await self._in_transaction(port, statement, parameters, until_s)
             if self._prepares and statement.name and statement.name not in self._prepared:
-                self._raw.send_prepare(statement.name, statement.text, statement.types)
-                _rows(await self._results(port, until_s))
-                self._prepared.add(statement.name)
+                await self._prepare(port, statement, until_s)
             self._send(statement, parameters)
             return _rows(await self._results(port, until_s))
         except Refused as error:
             if error.state == NOT_PREPARED:
-                self._prepared.clear()
+                self._prepared.discard(statement.name)
             raise
         except psycopg.Error as error:
             raise Lost(_said(self._raw) or str(error)) from error
@@ -171,12 +176,22 @@ class Link:
             raise
         return _rows(results[1:2])
 
+    async def _prepare(self, port: Port, statement: Statement, until_s: float) -> None:
+        """The session knows the statement by its name, which nothing else has."""
+        self._raw.send_prepare(statement.name, statement.text, statement.types)
+        try:
+            _rows(await self._results(port, until_s))
+        except Refused as error:
+            if error.state != PREPARED_ALREADY:  # by another store, to which the same pool lends
+                raise
+        self._prepared.add(statement.name)
+
     def _send(self, statement: Statement, parameters: Sequence[bytes | None]) -> None:
-        raw, formats = self._raw, [pq.Format.BINARY] * len(parameters)
-        if statement.name and statement.name in self._prepared:
-            raw.send_query_prepared(statement.name, parameters, formats, pq.Format.BINARY)
+        formats = _BINARY[: len(parameters)]
+        if statement.name in self._prepared:
+            self._raw.send_query_prepared(statement.name, parameters, formats, 1)
         else:
-            raw.send_query_params(statement.text, parameters, statement.types, formats, pq.Format.BINARY)
+            self._raw.send_query_params(statement.text, parameters, statement.types, formats, 1)
 
     async def _results(self, port: Port, until_s: float, *, pipeline: bool = False) -> list[Any]:
         """All results of what was sent."""
@@ -226,14 +241,6 @@ def _rows(results: Sequence[Any]) -> list[Row]:
 def _said(raw: Any) -> str:
     """What libpq says is wrong. It names hosts, users and databases, and no passwords."""
     return str(raw.error_message.decode("utf-8", "replace")).strip()
-
-
-def _has_input(descriptor: int) -> bool:
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([descriptor], [], [], 0)[0])
 
 
 def lock_timeout_ms(allowed_ms: int) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidegate.errors import StoreError
-from tidegate.stores.postgres.asking import Asking
 from tidegate.stores.postgres.causes import Refused
 from tidegate.stores.postgres.schema import CHANGED, STEPS, init_script, version_script
+from tidegate.stores.postgres.trips import Trips
 
 WITHIN_S = 60.0
 _TRIES = 3
@@ -34,14 +34,14 @@ class Made(NamedTuple):
         return f"schema {self.schema!r} {done}: version {self.version}, its tables are {kind}"
 
 
-async def make(asking: Asking, schema: str, *, logged: bool) -> Made:
+async def make(trips: Trips, schema: str, *, logged: bool) -> Made:
     """The schema is there, in our version. Raises StoreError, also for a version that is newer than ours.
 
     Tables that are UNLOGGED become LOGGED if that is wanted; LOGGED ones stay so.
     """
-    until_s = asking.until_s(int(WITHIN_S * 1_000_000))
+    until_s = trips.until_s(int(WITHIN_S * 1_000_000))
     for tries_left in reversed(range(_TRIES)):
-        before, is_logged = await _present(asking, schema, until_s)
+        before, is_logged = await _present(trips, schema, until_s)
         if before > len(STEPS):
             raise StoreError(
                 f"the schema {schema!r} has version {before}, and this tidegate knows versions up to "
@@ -49,7 +49,7 @@ async def make(asking: Asking, schema: str, *, logged: bool) -> Made:
             )
         become = logged if not before else True if logged and not is_logged else None
         try:
-            await asking.run(init_script(schema, before, logged=become), until_s)
+            await trips.run(init_script(schema, before, logged=become), until_s)
         except StoreError as error:
             if tries_left and isinstance(error.__cause__, Refused) and error.__cause__.state == CHANGED:
                 continue  # another one was quicker
@@ -58,10 +58,10 @@ async def make(asking: Asking, schema: str, *, logged: bool) -> Made:
     raise AssertionError("unreachable")
 
 
-async def _present(asking: Asking, schema: str, until_s: float) -> tuple[int, bool]:
+async def _present(trips: Trips, schema: str, until_s: float) -> tuple[int, bool]:
     """The version that is there, 0 for none, and whether its tables are logged."""
     try:
-        ((number, logged),) = await asking.run(version_script(schema), until_s)
+        ((number, logged),) = await trips.run(version_script(schema), until_s)
     except StoreError as error:
         if isinstance(error.__cause__, Refused) and error.__cause__.state in _NOT_MADE:
             return 0, False

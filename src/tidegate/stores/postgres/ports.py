@@ -60,6 +60,9 @@ class Port(Protocol):
 class ThreadPort:
     """Waits by blocking the thread; work beside is done by threads of its own."""
 
+    def __init__(self) -> None:
+        self._pollers: dict[int, Any] = {}  # by descriptor, which one thread at a time waits for
+
     def now_s(self) -> float:
         """See `Port`."""
         return time.monotonic()
@@ -68,9 +71,13 @@ class ThreadPort:
         """See `Port`."""
         left_s = max(0.0, until_s - time.monotonic())
         if hasattr(select, "poll"):
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN | (select.POLLOUT if to_write else 0))
-            is_ready = bool(poll.poll(left_s * 1_000))
+            poller = self._pollers.get(descriptor)
+            if poller is None or to_write:
+                poller = select.poll()
+                poller.register(descriptor, select.POLLIN | (select.POLLOUT if to_write else 0))
+                if not to_write:
+                    self._pollers[descriptor] = poller
+            is_ready = bool(poller.poll(left_s * 1_000))
         else:
             is_ready = any(select.select([descriptor], [descriptor] if to_write else [], [], left_s))
         if not is_ready:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from zlib import crc32
 
 from tidegate.stores.postgres.driver import Statement
 from tidegate.stores.postgres.wire import VERSION
@@ -15,8 +16,8 @@ from tidegate.stores.postgres.wire import VERSION
 STEPS = ("schema.sql",)
 """What brings the tables from version 0 (nothing) to 1, from 1 to 2, and so on."""
 FUNCTIONS = (
-    *("level.sql", "windows.sql", "log.sql", "law.sql", "carry.sql", "rows.sql", "decide.sql", "adjust.sql"),
-    *("sweep.sql", "browse.sql"),
+    *("level.sql", "windows.sql", "log.sql", "law.sql", "carry.sql", "rows.sql", "decide.sql", "one.sql"),
+    *("adjust.sql", "sweep.sql", "browse.sql"),
 )
 
 assert len(STEPS) == VERSION
@@ -43,10 +44,12 @@ def statements(schema: str) -> dict[str, Statement]:
 
     def call(name: str, types: tuple[int, ...], *, select: str = "SELECT ") -> Statement:
         places = ", ".join(f"${number}" for number in range(1, len(types) + 1))
-        return Statement(f"{select}{inside}.{name}({places})".encode(), types, f"tidegate_{name}".encode())
+        text = f"{select}{inside}.{name}({places})".encode()
+        return Statement(text, types, b"tidegate_%b_%08x" % (name.encode(), crc32(text)))
 
     return {
         "decide": call("decide", _CALL),
+        "take_one": call("take_one", (_BIGINT, _BYTEA, _BYTEA, *[_BIGINT] * 5)),
         "adjust": call("adjust", _CALL),
         "forget": call("forget", _CALL[:3]),
         "sweep": call("sweep", (_INT, _BIGINT)),
@@ -79,7 +82,7 @@ def facts_statement(schema: str) -> Statement:
         "current_user::text",
         "(SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') "
         f"AND has_function_privilege(p.oid, 'EXECUTE'))::text {functions} "
-        "IN ('decide', 'adjust', 'forget', 'sweep', 'facts'))",
+        "IN ('decide', 'take_one', 'adjust', 'forget', 'sweep', 'facts'))",
         "(SELECT has_table_privilege(c.oid, 'UPDATE')::text "
         f"FROM pg_catalog.pg_class c {inside} c.relnamespace AND c.relname = 'state')",
     ]

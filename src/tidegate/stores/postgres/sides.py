@@ -44,7 +44,7 @@ class LoopSide:
 
     async def ask(self, ask: Ask, now_us: int | None, until_s: float) -> list[Outcome]:
         """The outcomes of one request, which travels with others."""
-        self.asking.check()
+        self.asking.trips.check()
         weight = sum(BYTES_A_CHARGE + len(charge.key) for charge in ask.charges)
         outcomes: list[Outcome] = await self._lane.ask((ask, now_us), weight, until_s)
         return outcomes
@@ -54,7 +54,7 @@ class LoopSide:
         self._sides.pop(self._loop, None)
         self._lane.close()
         self._port.close()
-        self.asking.pool.close()
+        self.asking.trips.pool.close()
 
     async def _send(self, items: Sequence[tuple[Ask, int | None]], until_s: float) -> Sequence[Any]:
         """The answers to requests that travel together; those of one instant are one call."""
@@ -68,7 +68,7 @@ class LoopSide:
 
     def _late(self, items: int) -> None:
         if items:
-            self.asking.failed(StoreUnavailable("no answer came in time", "deadline"), items)
+            self.asking.trips.failed(StoreUnavailable("no answer came in time", "deadline"), items)
 
     async def _stay(self) -> AsyncGenerator[None]:
         """A generator that is never finished: a loop that ends in order finishes it, and so closes us."""

@@ -29,11 +29,12 @@ from tidegate.errors import StoreError
 from tidegate.stores.health import Health
 from tidegate.stores.postgres import driver
 from tidegate.stores.postgres.address import Address, Options, options_of, read_target
-from tidegate.stores.postgres.asking import Asking, Shared
+from tidegate.stores.postgres.asking import Asking
 from tidegate.stores.postgres.making import Made, make
 from tidegate.stores.postgres.pool import LentPool, OwnPool, Pool
 from tidegate.stores.postgres.ports import Port, ThreadPort
 from tidegate.stores.postgres.sides import LoopSide
+from tidegate.stores.postgres.trips import Shared, Trips
 from tidegate.stores.postgres.wire import Ask
 from tidegate.units import Duration
 
@@ -74,7 +75,7 @@ class _Core:
                 f"the pool given serves the {self.kind_of_pool} face of the store; for the other one give "
                 f"{'an AsyncConnectionPool' if awaited else 'a ConnectionPool'}, or a URL for both"
             )
-        return Asking(self.shared, port, pool)
+        return Asking(Trips(self.shared, port, pool))
 
     def asking_of_loop(self, port: Port) -> Asking:
         return self.asking(port, awaited=True)
@@ -164,10 +165,7 @@ class PostgresStore:
     ) -> list[Outcome]:
         """Decide all-or-nothing, or raise StoreUnavailable within the deadline (None: the store's own)."""
         asking = self.asking()
-        (answer,) = run_blocking(asking.decide([Ask(charges, take)], now_us, asking.until_s(deadline_us)))
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return run_blocking(asking.one(charges, now_us, take, asking.trips.until_s(deadline_us)))
 
     def decide_many(
         self,
@@ -187,12 +185,12 @@ class PostgresStore:
     ) -> list[int]:
         """Give back or charge on top, or raise StoreUnavailable: what was to come back then stays counted."""
         asking = self.asking()
-        return run_blocking(asking.adjust(adjustments, now_us, asking.until_s(deadline_us)))
+        return run_blocking(asking.adjust(adjustments, now_us, asking.trips.until_s(deadline_us)))
 
     def forget(self, keys: Sequence[tuple[str, Key]], *, deadline_us: int | None = None) -> None:
         """Make these (rule, key) fresh, or raise StoreUnavailable."""
         asking = self.asking()
-        run_blocking(asking.forget(keys, asking.until_s(deadline_us)))
+        run_blocking(asking.forget(keys, asking.trips.until_s(deadline_us)))
 
     def parts(self, charges: Sequence[Charge]) -> Sequence[Sequence[int]]:
         """The positions of the charges that can be decided together: all."""
@@ -203,7 +201,7 @@ class PostgresStore:
 
         To be called by a role that may create it. Raises StoreError for a newer version than is known here.
         """
-        return run_blocking(make(self.asking(), self._core.options.schema, logged=logged))
+        return run_blocking(make(self.asking().trips, self._core.options.schema, logged=logged))
 
     def sweep(self, rows_most: int = 1_000, *, deadline_us: int = 5_000_000) -> int:
         """Delete rows of keys that have been fresh for a minute, at most so many; how many there were.
@@ -211,13 +209,13 @@ class PostgresStore:
         Decisions see to it that this is done, so nobody has to call it.
         """
         asking = self.asking()
-        return run_blocking(asking.sweep(rows_most, asking.until_s(deadline_us)))
+        return run_blocking(asking.trips.sweep(rows_most, asking.trips.until_s(deadline_us)))
 
     def close(self) -> None:
         """Close all connections, those of event loops too; the pool that was given stays open."""
         self._core.close()
         if self._asking is not None:
-            self._asking.pool.close()
+            self._asking.trips.pool.close()
         self._awaited._close_sides()
 
     def asking(self) -> Asking:
@@ -273,7 +271,7 @@ class AwaitedPostgresStore:
     ) -> list[Outcome]:
         """Decide all-or-nothing; what waits at the same moment travels together."""
         side = await self._side()
-        return await side.ask(Ask(charges, take), now_us, side.asking.until_s(deadline_us))
+        return await side.ask(Ask(charges, take), now_us, side.asking.trips.until_s(deadline_us))
 
     async def decide_many(
         self,
@@ -292,12 +290,12 @@ class AwaitedPostgresStore:
     ) -> list[int]:
         """Give back or charge on top, or raise StoreUnavailable."""
         asking = (await self._side()).asking
-        return await asking.adjust(adjustments, now_us, asking.until_s(deadline_us))
+        return await asking.adjust(adjustments, now_us, asking.trips.until_s(deadline_us))
 
     async def forget(self, keys: Sequence[tuple[str, Key]], *, deadline_us: int | None = None) -> None:
         """Make these (rule, key) fresh, or raise StoreUnavailable."""
         asking = (await self._side()).asking
-        await asking.forget(keys, asking.until_s(deadline_us))
+        await asking.forget(keys, asking.trips.until_s(deadline_us))
 
     def parts(self, charges: Sequence[Charge]) -> Sequence[Sequence[int]]:
         """The positions of the charges that can be decided together: all."""
@@ -305,12 +303,12 @@ class AwaitedPostgresStore:
 
     async def init(self, *, logged: bool = False) -> Made:
         """Make the schema, or bring an older one up to date, as `PostgresStore.init`."""
-        return await make((await self._side()).asking, self._core.options.schema, logged=logged)
+        return await make((await self._side()).asking.trips, self._core.options.schema, logged=logged)
 
     async def sweep(self, rows_most: int = 1_000, *, deadline_us: int = 5_000_000) -> int:
         """Delete rows of keys that have been fresh for a minute, as `PostgresStore.sweep`."""
         asking = (await self._side()).asking
-        return await asking.sweep(rows_most, asking.until_s(deadline_us))
+        return await asking.trips.sweep(rows_most, asking.trips.until_s(deadline_us))
 
     async def close(self) -> None:
         """Close all connections of this loop and of others; the pool that was given stays open."""

@@ -43,12 +43,14 @@ UNDECIDED = {
 
 Parameters: TypeAlias = list[bytes | None]
 Place: TypeAlias = tuple[bytes, bytes]
+LawNumbers: TypeAlias = tuple[int, int, int, int, int, int, Local | None]
 
 _BYTEA, _BIGINT, _TEXT = 17, 20, 25
 _WAY = {way: number for number, way in enumerate(WAYS, 1)}
-_HEADER = Struct(">5i")
+_HEADER, _NUMBER = Struct(">5i"), Struct(">q")
 _MOST = EXACT - 1
 _INSTANT_MOST = 2**61
+_told: dict[int, tuple[AnyLaw, LawNumbers]] = {}  # by identity, for to hash a law costs more
 _new = tuple.__new__  # a named tuple made like this costs half of what its own constructor takes
 
 
@@ -127,11 +129,8 @@ def encode_decide(asks: Sequence[Ask], call: Call, calendars: Calendars, windows
 
     Raises StoreError for what cannot be asked, and LimitError for an instant that no calendar has.
     """
-    writing = _Writing(call, calendars, windows_at_us)
-    for charges, _ in asks:
-        for charge in charges:
-            writing.name(charge)
-    numbers = writing.begun(len(asks))
+    writing = _Writing([charge for charges, _ in asks for charge in charges], call, calendars, windows_at_us)
+    numbers = _header(call, len(asks))
     for charges, take in asks:
         numbers += (take, len(charges))
         for charge in charges:
@@ -139,14 +138,25 @@ def encode_decide(asks: Sequence[Ask], call: Call, calendars: Calendars, windows
     return writing.parameters(numbers)
 
 
+def encode_one(charge: Charge, now_us: int | None) -> Parameters | None:
+    """The parameters of `take_one`; None for a charge that it does not decide."""
+    rule, key, limit, cost, mode, _, _, patience_us, strict, *_ = charge
+    kind, room, q, p, *_ = law_numbers(limit.law)
+    if kind != OF_LEVEL or mode != "enforce" or patience_us is not None or strict or not 0 < cost < _MOST:
+        return None
+    pack = _NUMBER.pack
+    return [
+        *(pack(VERSION), *place_of(rule, key), pack(room), pack(q), pack(p), pack(cost)),
+        None if now_us is None else pack(_checked(now_us)),
+    ]
+
+
 def encode_adjust(
     adjustments: Sequence[Adjustment], call: Call, calendars: Calendars, windows_at_us: int
 ) -> Parameters:
     """The parameters of `adjust`, as `encode_decide`."""
-    writing = _Writing(call, calendars, windows_at_us)
-    for adjustment in adjustments:
-        writing.name(adjustment.charge)
-    numbers = writing.begun(len(adjustments))
+    writing = _Writing([one.charge for one in adjustments], call, calendars, windows_at_us)
+    numbers = _header(call, len(adjustments))
     for charge, receipt, units, own, full, debt in adjustments:
         numbers += writing.charge(charge)
         numbers += (
@@ -242,45 +252,34 @@ def broken(reply: object) -> StoreUnavailable:
 class _Writing:
     """One call while it is written down: its keys in order, each once, and its calendars."""
 
-    def __init__(self, call: Call, calendars: Calendars, windows_at_us: int) -> None:
-        self._call = call
+    def __init__(
+        self, charges: Sequence[Charge], call: Call, calendars: Calendars, windows_at_us: int
+    ) -> None:
         self._calendars = calendars
         self._at_us = windows_at_us if call.now_us is None else call.now_us
-        self._numbers: dict[Place, int] = {}
-        self._named: dict[tuple[str, Key], Place] = {}
         self._edges: dict[Local, tuple[int, ...]] = {}
-
-    def name(self, charge: Charge) -> None:
-        """Have the charge's key among those of the call."""
-        pair = charge.rule, charge.key
-        if pair not in self._named:
-            place = self._named[pair] = place_of(*pair)
-            self._numbers[place] = 0
-
-    def begun(self, count: int) -> list[int]:
-        """The first numbers; from now on each key has its position."""
-        for number, place in enumerate(sorted(self._numbers), 1):
-            self._numbers[place] = number
-        return _header(self._call, count)
+        places = {(charge.rule, charge.key): place_of(charge.rule, charge.key) for charge in charges}
+        self._places = sorted(places.values())
+        numbers = {place: number for number, place in enumerate(self._places, 1)}
+        self._numbers = {pair: numbers[place] for pair, place in places.items()}
 
     def charge(self, charge: Charge) -> tuple[int, ...]:
         """The numbers of a charge."""
-        law = charge.limit.law
-        kind, room, q, p, own, free, calendar = law_numbers(law)
-        patience_us = charge.patience_us
+        rule, key, limit, cost, mode, carry, _, patience_us, strict, *_ = charge
+        kind, room, q, p, own, free, calendar = law_numbers(limit.law)
         return (
-            self._numbers[self._named[charge.rule, charge.key]],
+            self._numbers[rule, key],
             kind,
             room,
             q,
             p,
             own,
             free,
-            min(charge.cost, _MOST),
+            min(cost, _MOST),
             -1 if patience_us is None else min(patience_us, _MOST),
-            charge.mode == "shadow",
-            _WAY[charge.carry],
-            charge.strict,
+            mode == "shadow",
+            _WAY[carry],
+            strict,
             0 if calendar is None else self._number_of(calendar),
         )
 
@@ -293,17 +292,25 @@ class _Writing:
         """All five parameters."""
         calendars = [calendar_text(calendar) for calendar in self._edges]
         edges_us = [edge for edges in self._edges.values() for edge in edges]
-        named = _named(sorted(self._numbers))
         return [
-            *named,
+            *_named(self._places),
             bigints(numbers),
             texts(calendars) if calendars else None,
             bigints(edges_us) if edges_us else None,
         ]
 
 
-def law_numbers(law: AnyLaw) -> tuple[int, int, int, int, int, int, Local | None]:
+def law_numbers(law: AnyLaw) -> LawNumbers:
     """Kind, capacity in units, q or length, p or parts, own, free, and the calendar if there is one."""
+    told = _told.get(id(law))
+    if told is None or told[0] is not law:
+        if len(_told) >= 10_000:
+            _told.clear()
+        told = _told[id(law)] = law, _law_numbers(law)
+    return told[1]
+
+
+def _law_numbers(law: AnyLaw) -> LawNumbers:
     if isinstance(law, Line):
         return OF_LINE, law.room, law.q, law.p, law.own, law.free, None
     if isinstance(law, Level):
@@ -326,10 +333,14 @@ def calendar_text(calendar: Local) -> bytes:
 
 def _header(call: Call, count: int) -> list[int]:
     told = call.now_us is not None
-    now_us = call.now_us or 0
+    now_us = _checked(call.now_us or 0)
+    return [VERSION, 0, call.look_first, call.may_forget, call.lock_timeout_ms, told, now_us, count]
+
+
+def _checked(now_us: int) -> int:
     if abs(now_us) > _INSTANT_MOST:
         raise StoreError(f"the instant {now_us} us is too far from 1970 for the integers of PostgreSQL")
-    return [VERSION, 0, call.look_first, call.may_forget, call.lock_timeout_ms, told, now_us, count]
+    return now_us
 
 
 def _named(places: Sequence[Place]) -> tuple[bytes, bytes]:
