@@ -129,7 +129,7 @@ class Remote:
     def __init__(self, servers: Servers, where: str | None = None) -> None:
         Remote.made += 1
         self.servers = servers
-        self.health = Health("remote")
+        self.health = Health("remote at example.org:6379")
         self.identity = ("remote", where or Remote.made)
         self.awaited = Awaited(servers, self.health)
         self.awaited.identity = self.identity
