@@ -92,7 +92,7 @@ class ThreadWay:
         return answers
 
     async def all_of(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """See `Way.all_of`. All but the first have threads: no server is waited for before another is asked."""
+        """See `Way.all_of`. All but the first have threads: no server waits for another's answer."""
         return _side_by_side(works) if len(works) > 1 else [await work for work in works]
 
 
