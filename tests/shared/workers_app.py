@@ -18,7 +18,7 @@ async def hello() -> dict[str, int]:
 
 
 limiter = AsyncLimiter(
-    Policy([Rule("everyone", TokenBucket(20, "5/s"), by=(), on_outage=os.environ["ON_OUTAGE"])]),  # type: ignore[arg-type]  # the test writes one
+    Policy([Rule("client", TokenBucket(20, "5/s"), by=("address",), on_outage=os.environ["ON_OUTAGE"])]),  # type: ignore[arg-type]  # the test writes one
     store=os.environ["STORE"],
     deadline="250ms",
 )
