@@ -344,6 +344,10 @@ if hasattr(os, "register_at_fork"):
 def _opened(store: object) -> Store:
     if isinstance(store, str):
         return open_store(store)
+    if hasattr(store, "execute_command"):
+        raise StoreError(
+            f"store is a client, {type(store).__name__}; give RedisStore(client), of tidegate.stores.redis.store"
+        )
     if not is_store(store):
         raise StoreError(f"store is {store!r}; give a URL such as 'memory://', or a store")
     return cast(Store, store)

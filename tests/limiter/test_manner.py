@@ -141,3 +141,12 @@ def test_a_limiter_travels_with_its_manner(kind):
     for copied in (pickle.loads(pickle.dumps(made)), copy.copy(made)):
         assert type(copied) is kind
         assert (copied.policy, copied._manner, copied._owns_store) == (made.policy, made._manner, False)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_client_is_no_store(kind):
+    """Whoever gives a Redis client in place of a store is told how to make one of it."""
+    import redis
+
+    with pytest.raises(StoreError, match=r"store is a client, Redis; give RedisStore\(client\)"):
+        kind(LIMIT, store=redis.Redis())
