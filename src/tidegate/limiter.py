@@ -346,7 +346,8 @@ def _opened(store: object) -> Store:
         return open_store(store)
     if hasattr(store, "execute_command"):
         raise StoreError(
-            f"store is a client, {type(store).__name__}; give RedisStore(client), of tidegate.stores.redis.store"
+            f"store is a client, {type(store).__name__}; give RedisStore(client), "
+            "from tidegate.stores.redis.store"
         )
     if not is_store(store):
         raise StoreError(f"store is {store!r}; give a URL such as 'memory://', or a store")
