@@ -12,6 +12,7 @@ from tests.servers.network import REPLIES, Network
 from tests.servers.postgres import Database, Postgres
 from tests.servers.redis_groups import wait_for
 from tests.stores.postgres.faces import Face, charge
+from tidegate.errors import StoreUnavailable
 from tidegate.stores.health import FAILURES_TO_OPEN
 
 pytestmark = pytest.mark.real_time
@@ -215,3 +216,28 @@ def test_many_calls_after_a_failure_end_with_it(opened: Opened, victim: Postgres
 
     assert {answer.cause for answer in answers} == {"deadline"}
     assert time.perf_counter() - begin_s < 0.2
+
+
+def test_many_calls_have_one_deadline(opened: Opened, postgres: Postgres, made: Database, network: Between):
+    """2,000 requests, each round trip 60 ms late: some are decided, the others told by the one deadline."""
+    way = network(postgres.port)
+    store = connected(opened, way.through(made.url), deadline="200ms")
+    store.decide_many([[charge("a", cost=0)]] * 2)
+    way.delay(0.06)
+    begin_s = time.perf_counter()
+    answers = store.decide_many([[charge(f"key {number}")] for number in range(2_000)])
+    took_s = time.perf_counter() - begin_s
+
+    assert took_s < 0.2 + 0.2  # to write down and read so many takes a busy machine long; 8 calls take more
+    assert {answer.cause for answer in answers if isinstance(answer, StoreUnavailable)} == {"deadline"}
+    assert not isinstance(answers[0], Exception)
+    assert not store.store.health.stats().open
+
+
+def test_many_may_be_looked_at(opened: Opened, made: Database):
+    """`take=False` says what would be, and charges nothing."""
+    store = opened(made.unix_url, deadline="5s")
+    looked = store.decide_many([[charge()], [charge(cost=11)]], take=False)
+
+    assert [(outcome.allowed, outcome.charged) for (outcome,) in looked] == [(True, False), (False, False)]
+    assert store.decide([charge()])[0].remaining == 9

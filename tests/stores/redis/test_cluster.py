@@ -245,6 +245,22 @@ class TestNodeDown:
         wait_for("its part is served again", lambda: store.cause(dead, limit=limit) is None, within_s=10)
         assert time.monotonic() - back_s < 5
 
+    def test_many_do_not_wait_for_it(self, opened: Opened, rough: Cluster):
+        """Of many together, those of a frozen master end by the deadline, and the others are decided."""
+        cluster = rough
+        store = opened(url(cluster), deadline="200ms")
+        keys = [keys_of(cluster, master)[0] for master in cluster.masters]
+        store.decide_many([[charge(key)] for key in keys])
+        cluster.masters[0].freeze()
+        begin_s = time.perf_counter()
+        frozen, *others = store.decide_many([[charge(key)] for key in keys])
+        took_s = time.perf_counter() - begin_s
+        cluster.masters[0].thaw()
+
+        assert frozen.cause == "deadline"
+        assert [outcome.remaining for (outcome,) in others] == [8, 8]
+        assert took_s < 0.2 + 0.01 + 0.05  # a busy machine may let it wait for a turn
+
     def test_frozen(self, opened: Opened, rough: Cluster):
         """The same for one that does not answer; the live part is not even slower."""
         cluster = rough

@@ -207,3 +207,28 @@ def test_a_crowd_before_a_frozen_server(own_redis: Callable[..., RedisLike]):
 
     assert len(took_s) == 120
     assert sorted(took_s)[118] < 0.1 + GRACE_S + SCHEDULING_S
+
+
+def test_many_calls_have_one_deadline(opened: Opened, valkey: RedisLike, network: Between):
+    """2,000 requests, each round trip 60 ms late: some are decided, the others told by the one deadline."""
+    way = network(valkey.port)
+    store = opened(way.through(valkey.url), deadline="200ms")
+    store.decide_many([[charge("a", cost=0)]] * 2)
+    way.delay(0.06)
+    begin_s = time.perf_counter()
+    answers = store.decide_many([[charge(f"key {number}")] for number in range(2_000)])
+    took_s = time.perf_counter() - begin_s
+
+    assert took_s < 0.2 + 0.2  # to write down and read so many takes a busy machine long; 16 calls take more
+    assert {answer.cause for answer in answers if isinstance(answer, StoreUnavailable)} == {"deadline"}
+    assert not isinstance(answers[0], Exception)
+    assert not store.store.health.stats().open
+
+
+def test_many_may_be_looked_at(opened: Opened, valkey: RedisLike):
+    """`take=False` says what would be, and charges nothing."""
+    store = opened(valkey.url, deadline="5s")
+    looked = store.decide_many([[charge()], [charge(cost=11)]], take=False)
+
+    assert [(outcome.allowed, outcome.charged) for (outcome,) in looked] == [(True, False), (False, False)]
+    assert store.decide([charge()])[0].remaining == 9
