@@ -35,10 +35,10 @@ LIMITS: list[Limit] = [
     LeakyBucket(10, "1/7s"),
     LeakyQueue(10, "1/s"),
 ]
-INSERT = (
-    "INSERT INTO tidegate.state "
-    "(rule, key, sweep_at_us, kind, room, q, p, used, at_us, busy_since_us, given_back) VALUES (%s, %s, 1, 'L', %s, %s, %s, %s, %s, %s, %s)"
-)
+COLUMNS = "rule, key, sweep_at_us, kind, room, q, p, used, at_us, busy_since_us, given_back"
+INSERT = f"INSERT INTO tidegate.state ({COLUMNS}) VALUES (%s, %s, 1, 'L', %s, %s, %s, %s, %s, %s, %s)"
+SWEEP_AT_US, AT_US = 2, 12
+"""Where these stand in a row."""
 
 
 class Twins:
@@ -89,7 +89,7 @@ def test_they_agree(twins: Twins):
         one, every = twins.both(row, asked, NOW_US)
 
         if one[0] is None:
-            assert one[1][0][2] == 1, "nothing is written"
+            assert one[1][0][SWEEP_AT_US] == 1, "nothing is written"
             assert wrote.law != limit.law or at_us > NOW_US
         else:
             answered += 1
@@ -104,7 +104,8 @@ def test_they_agree_by_the_servers_clock(twins: Twins):
         _, room, q, p, *_ = law_numbers(limit.law)
         (_, one), (_, every) = twins.both((room, q, p, q, NOW_US, NOW_US, 0), charge(limit=limit), None)
 
-        assert abs(one[0][2] - every[0][2]) <= 60 * US
+        assert abs(one[0][SWEEP_AT_US] - every[0][SWEEP_AT_US]) <= 60 * US
+        assert one[0][SWEEP_AT_US] - one[0][AT_US] > 60 * US
 
 
 @pytest.mark.parametrize(
