@@ -2,7 +2,10 @@
 
 That is its shares of limits with a reserve, and the limits that bound what is admitted in an outage. Two
 limiters of one process over one store have one share between them and not two, so these are kept by the
-address of the store. A forked child is another process: it begins anew, with empty shares.
+identity of the store. A forked child is another process: it begins anew, with empty shares.
+
+A signal handler or finalizer may come in anywhere while its own thread is in here. So locks are reentrant,
+and what there is one of is put in its place by a single step, which whoever comes second finds done.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Hashable
 
 from tidegate.clock import Clock, SystemClock
 from tidegate.flows.shares import Shares
@@ -21,47 +25,45 @@ class Own:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = SystemClock() if clock is None else clock
-        # A signal handler or finalizer may come in while its own thread holds it: hence reentrant.
         self._lock = threading.RLock()
         self.shares = Shares(self.clock.now_us, self._lock)
-        self._bounds: MemoryStore | None = None
+        self._bounds: dict[str, MemoryStore] = {}
         _all.add(self)
 
     def bounds(self) -> MemoryStore:
         """The store of the limits for outages, made when it is first needed."""
-        bounds = self._bounds
-        if bounds is None:
-            with self._lock:
-                bounds = self._bounds = self._bounds or MemoryStore(clock=self.clock)
-        return bounds
+        bounds = self._bounds.get("bounds")
+        return self._bounds.setdefault("bounds", MemoryStore(clock=self.clock)) if bounds is None else bounds
 
     def _after_fork(self) -> None:
         self._lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in the type stubs
-        self._bounds = None
+        self._bounds = {}
         self.shares.restart()
 
 
 _all: weakref.WeakSet[Own] = weakref.WeakSet()
-_at: weakref.WeakValueDictionary[tuple[str, int | None], Own] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_at: weakref.WeakValueDictionary[tuple[Hashable, int | None], Own] = weakref.WeakValueDictionary()
+_coming: dict[tuple[Hashable, int | None], Own] = {}
+_lock = threading.RLock()
 
 
 def own(store: object, clock: Clock | None) -> Own:
-    """What this process keeps beside the store: one thing for all stores at one address."""
-    where = getattr(getattr(store, "health", None), "where", None)
-    if not isinstance(where, str):
-        return Own(clock)
-    address = (where, None if clock is None else id(clock))
+    """What this process keeps beside the store: one thing for all stores of one identity."""
+    identity = getattr(store, "identity", ("this very store", id(store)))
+    place = (identity, None if clock is None else id(clock))
     with _lock:
-        found = _at.get(address)
+        found = _at.get(place)
         if found is None:
-            found = _at[address] = Own(clock)
+            found = _coming.setdefault(place, Own(clock))
+            found = _at[place] = _at.get(place) or found  # somebody may have come in between
+            _coming.pop(place, None)
         return found
 
 
 def _begin_anew() -> None:
     """In a forked child: its parent goes on spending what it had."""
     _lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in the type stubs
+    _coming.clear()
     for each in list(_all):
         each._after_fork()
 

@@ -79,9 +79,14 @@ class _InProcessPort:
         return self.store.decide(charges, now_us, take=take)
 
     async def decide_many(
-        self, requests: Sequence[Sequence[Charge]], now_us: int | None
+        self,
+        requests: Sequence[Sequence[Charge]],
+        now_us: int | None,
+        *,
+        take: bool = True,
+        until_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        return [self.store.decide(charges, now_us) for charges in requests]
+        return [self.store.decide(charges, now_us, take=take) for charges in requests]
 
     async def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None, *, until_us: int | None = None
@@ -138,9 +143,14 @@ class _BlockingPort(_NetworkPort):
         return self.store.decide(charges, now_us, take=take, deadline_us=self._left_us(until_us))
 
     async def decide_many(
-        self, requests: Sequence[Sequence[Charge]], now_us: int | None
+        self,
+        requests: Sequence[Sequence[Charge]],
+        now_us: int | None,
+        *,
+        take: bool = True,
+        until_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        return self.store.decide_many(requests, now_us, deadline_us=self._deadline_us)
+        return self.store.decide_many(requests, now_us, take=take, deadline_us=self._left_us(until_us))
 
     async def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None, *, until_us: int | None = None
@@ -171,9 +181,14 @@ class _AwaitedPort(_NetworkPort):
         return await self.store.decide(charges, now_us, take=take, deadline_us=self._left_us(until_us))
 
     async def decide_many(
-        self, requests: Sequence[Sequence[Charge]], now_us: int | None
+        self,
+        requests: Sequence[Sequence[Charge]],
+        now_us: int | None,
+        *,
+        take: bool = True,
+        until_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        return await self.store.decide_many(requests, now_us, deadline_us=self._deadline_us)
+        return await self.store.decide_many(requests, now_us, take=take, deadline_us=self._left_us(until_us))
 
     async def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None, *, until_us: int | None = None

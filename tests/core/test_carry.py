@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.core.stories import admitted, at_once
 from tests.oracle.bound import worst_excess
 from tidegate import FixedWindow, LeakyQueue, Limiter, Policy, Rule, SlidingLog, SlidingWindow, TokenBucket
-from tidegate.core.carry import WAYS, is_change
+from tidegate.core.carry import WAYS, Carry, carry, is_change
+from tidegate.core.law import EXACT
 from tidegate.core.limits import Limit
 from tidegate.testing import ManualClock
 
@@ -271,3 +272,17 @@ def log_excess(seed: int, way: str) -> int:
 def test_a_log_keeps_the_larger_bound(way: str):
     """Over several changes of a log no stretch of the shortest window holds more than the largest limit."""
     assert [seed for seed in range(60) if log_excess(seed, way) > 0] == []
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [FixedWindow(4_000_000_000_000, "1h"), SlidingLog(100_000, "1h"), TokenBucket(1_600, "1 per 30 days")],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_carried_passes_the_exact_integers(limit: Limit, way: Carry):
+    """Whatever the numbers before and after, a state stays one that every store can hold."""
+    before: Any = FixedWindow(Fraction(1, 1_000), "1h").law
+    state = carry(before.holding(EXACT - 1, 0, 0), limit.law, 0, way)
+
+    assert limit.law.used(state) * limit.law.grain < EXACT + limit.law.grain
+    assert way == "reset" or not limit.law.fits(state, 1_000)

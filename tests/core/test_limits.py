@@ -115,6 +115,8 @@ def test_a_capacity_that_is_none(make, bad):
         (lambda: FixedWindow(5, "1min", "Europe/Berlin"), "as long everywhere"),
         (lambda: FixedWindow(5, "day", "Berlin/Europe"), "no such time zone"),
         (lambda: SlidingWindow(10**15, "1h"), "exact integers hold at most"),
+        (lambda: FixedWindow(10**13, "1h"), "the exact integers hold at most 4503599627370"),
+        (lambda: FixedWindow(10**5000, "month"), "the exact integers hold at most 4503599627370"),
         (lambda: SlidingWindow(10, "999983us"), "|"),
         (lambda: TokenBucket.within(1, "1min"), "must be below the limit"),
         (lambda: TokenBucket.within(10, "1min", burst=10), "burst is 10 of 10"),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.http import asgi_calls, wsgi_calls
 from tests.limiter.remote import Remote, Servers
-from tidegate import AsyncLimiter, Limiter, Rule, StoreUnavailable, TokenBucket
+from tidegate import AsyncLimiter, Limiter, PolicyError, Rule, StoreUnavailable, TokenBucket
 from tidegate.http import asgi, wsgi
 from tidegate.http.fields import NAMES, fields
 from tidegate.testing import ManualClock
@@ -31,7 +31,6 @@ EXPECTED = {
 }
 FACES: dict[str, Any] = {
     "ASGI": lambda app, limiter: (asgi.RateLimitMiddleware(app, limiter), asgi_calls),
-    "ASGI, awaited": lambda app, limiter: (asgi.RateLimitMiddleware(app, limiter), asgi_calls),
     "WSGI": lambda app, limiter: (wsgi.RateLimitMiddleware(app, limiter), wsgi_calls),
 }
 
@@ -39,7 +38,7 @@ FACES: dict[str, Any] = {
 def limiter_of(face: str, how: str) -> tuple[Any, Servers]:
     """A limiter whose shares have filled, and its servers."""
     servers = Servers(ManualClock())
-    kind: Any = AsyncLimiter if face == "ASGI, awaited" else Limiter
+    kind: Any = AsyncLimiter if face == "ASGI" else Limiter
     limiter = kind(RULES[how], store=Remote(servers), clock=servers.clock)
     servers.clock.advance(100)
     return limiter, servers
@@ -97,9 +96,17 @@ def test_an_error_of_the_application_is_its_own(face, how, error):
     assert len(runs) == 1
 
 
+def test_a_limiter_that_would_block_the_loop_is_an_error():
+    """A blocking limiter on a store on the network is refused where an event loop would wait for it."""
+    limiter = Limiter(TokenBucket(1, "1/s"), store=Remote(Servers(ManualClock())))
+
+    with pytest.raises(PolicyError, match="give an AsyncLimiter"):
+        asgi.RateLimitMiddleware(asgi_calls.App(), limiter)
+
+
 def test_a_charge_by_the_response_survives_an_outage():
     """The store goes away while the application runs: the answer is delivered, and the estimate stays."""
-    limiter, servers = limiter_of("ASGI, awaited", "closed")
+    limiter, servers = limiter_of("ASGI", "closed")
 
     async def app(scope, receive, send):
         servers.all("down")

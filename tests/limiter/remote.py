@@ -30,6 +30,10 @@ class Servers:
         self.states: list[State] = ["up"] * count
         self.asked: list[tuple[str, int, list[str]]] = []
         """What was asked: the verb ("look" for a decision that takes nothing), the server, and the rules."""
+        self.trips: list[tuple[str, int]] = []
+        """What travelled together: the verb, and how many requests or adjustments there were."""
+        self.on_trip: Any = None
+        """Called before each of them."""
         self.on_call: Any = None
         """Called with the verb and the server before each call, for tests that meddle."""
 
@@ -48,6 +52,12 @@ class Servers:
         for at, charge in enumerate(charges):
             found.setdefault(self.server_of(charge), []).append(at)
         return list(found.values())
+
+    def trip(self, verb: str, count: int) -> None:
+        """Note that so many travel together."""
+        self.trips.append((verb, count))
+        if self.on_trip is not None:
+            self.on_trip()
 
     def call(self, verb: str, charges: Sequence[Charge], work: Any) -> Any:
         """The result of `work(store)` on the server of these charges, or what it is like to ask in vain."""
@@ -78,6 +88,7 @@ class Awaited:
 
     def __init__(self, servers: Servers, health: Health) -> None:
         self.servers, self.health = servers, health
+        self.identity: Any = ("awaited", id(self))
         self.closed = False
         self.deadlines_us: list[int | None] = []
 
@@ -87,9 +98,10 @@ class Awaited:
         verb = "decide" if take else "look"
         return self.servers.call(verb, charges, lambda store: store.decide(charges, now_us, take=take))
 
-    async def decide_many(self, requests, now_us=None, *, deadline_us=None):
+    async def decide_many(self, requests, now_us=None, *, take=True, deadline_us=None):
+        self.deadlines_us.append(deadline_us)
         await asyncio.sleep(0)
-        return _many(self.servers, requests, now_us)
+        return _many(self.servers, requests, now_us, take)
 
     async def adjust(self, adjustments, now_us=None, *, deadline_us=None):
         self.deadlines_us.append(deadline_us)
@@ -117,8 +129,10 @@ class Remote:
     def __init__(self, servers: Servers, where: str | None = None) -> None:
         Remote.made += 1
         self.servers = servers
-        self.health = Health(where or f"remote {Remote.made}")
+        self.health = Health("remote")
+        self.identity = ("remote", where or Remote.made)
         self.awaited = Awaited(servers, self.health)
+        self.awaited.identity = self.identity
         self.closed = False
         self.deadlines_us: list[int | None] = []
 
@@ -127,9 +141,9 @@ class Remote:
         verb = "decide" if take else "look"
         return self.servers.call(verb, charges, lambda store: store.decide(charges, now_us, take=take))
 
-    def decide_many(self, requests, now_us=None, *, deadline_us=None):
+    def decide_many(self, requests, now_us=None, *, take=True, deadline_us=None):
         self.deadlines_us.append(deadline_us)
-        return _many(self.servers, requests, now_us)
+        return _many(self.servers, requests, now_us, take)
 
     def adjust(self, adjustments, now_us=None, *, deadline_us=None):
         self.deadlines_us.append(deadline_us)
@@ -145,12 +159,14 @@ class Remote:
         self.closed = True
 
 
-def _many(servers: Servers, requests: Any, now_us: int | None) -> list[Any]:
+def _many(servers: Servers, requests: Any, now_us: int | None, take: bool) -> list[Any]:
+    verb = "many" if take else "look at many"
+    servers.trip(verb, len(requests))
     answers: list[Any] = []
     for charges in requests:
         try:
             answers.append(
-                servers.call("many", charges, lambda store, own=charges: store.decide(own, now_us))
+                servers.call(verb, charges, lambda store, own=charges: store.decide(own, now_us, take=take))
             )
         except StoreError as error:
             answers.append(error)
@@ -159,7 +175,22 @@ def _many(servers: Servers, requests: Any, now_us: int | None) -> list[Any]:
 
 def _adjust(servers: Servers, adjustments: Any, now_us: int | None) -> Any:
     charges = [adjustment.charge for adjustment in adjustments]
-    return servers.call("adjust", charges, lambda store: store.adjust(adjustments, now_us))
+    servers.trip("adjust", len(adjustments))
+    answers: dict[int, int] = {}
+    failed: list[StoreError] = []
+    for part in servers.parts(charges):
+        own = [adjustments[at] for at in part]
+        try:
+            units = servers.call(
+                "adjust", [charges[at] for at in part], lambda store, own=own: store.adjust(own, now_us)
+            )
+        except StoreError as error:
+            failed.append(error)
+        else:
+            answers.update(zip(part, units, strict=True))
+    if failed:
+        raise failed[0]
+    return [answers[at] for at in range(len(adjustments))]
 
 
 def _forget(servers: Servers, keys: Any) -> None:

@@ -69,18 +69,13 @@ def _give_back_whole(monkeypatch):
 
 
 def _give_back_twice(monkeypatch):
-    once = take._Request._give_back_parts
+    once = take._Request.uncharge
 
-    async def twice(self):
-        parts = list(self._taken)
-        mistake = await once(self)
-        for part in parts:
-            for at in part:
-                self.outcomes[at] = self.outcomes[at]._replace(charged=self.outcomes[at].charge.cost > 0)
-        self._taken = parts
-        return await once(self) or mistake
+    def twice(self):
+        charged = once(self)
+        return charged + charged
 
-    monkeypatch.setattr(take._Request, "_give_back_parts", twice)
+    monkeypatch.setattr(take._Request, "uncharge", twice)
 
 
 @pytest.mark.parametrize(

@@ -284,12 +284,70 @@ def test_refunds_go_to_each_part(face, clock, servers):
 
 
 def test_many_requests_in_parts(face, clock, servers):
-    """`hit_many` sends what needs one part together, and decides the others one by one."""
+    """`hit_many` asks for the first parts of all requests together, then for the second parts, ..."""
     limiter = face([*rules(10), Rule("on 1", TEN, match={"k": "both"})], store=Remote(servers), clock=clock)
-    answers = limiter.hit_many([{}, {"k": "both"}, {}], [1, 3, 7])
-    assert answers.allowed == [True, False, True]
-    assert left(servers, 10, 10) == [2, 10]
-    assert verbs(servers)[:2] == [("many", 0), ("many", 0)]
+    answers = limiter.hit_many([{}, {"k": "both"}, {}], [1, 3, 6])
+    assert answers.allowed == [True, True, True]
+    assert left(servers, 10, 10) == [0, 7]
+    assert servers.trips == [("many", 3), ("many", 1)]
+
+
+def test_many_refusals_are_looked_at_and_given_back_together(face, clock, servers):
+    """Of many, those that a part refuses are only looked at in the rest, and give back in one call."""
+    limiter = face(rules(10, 1, 10), store=Remote(servers), clock=clock)
+    answers = limiter.hit_many([{}] * 4, 1)
+    assert answers.allowed == [True, False, False, False]
+    assert [[(o.allowed, o.charged) for o in d.outcomes] for d in answers][1] == [
+        (True, False),
+        (False, False),
+        (True, False),
+    ]
+    assert left(servers, 10, 1, 10) == [9, 0, 9]
+    assert servers.trips == [("many", 4), ("many", 4), ("many", 1), ("look at many", 3), ("adjust", 3)]
+
+
+def slow(limiter, servers, monkeypatch):
+    """From now on each trip takes 10 ms; what the limiter's clock for deadlines says, in microseconds."""
+    ticks = [0]
+
+    def take_time():
+        ticks[0] += 10_000
+
+    servers.on_trip = take_time
+    monkeypatch.setattr(getattr(limiter, "limiter", limiter)._port, "ticks_us", lambda: ticks[0])
+    return ticks
+
+
+def deadlines(limiter):
+    return (limiter.store.awaited if hasattr(limiter, "limiter") else limiter.store).deadlines_us
+
+
+@pytest.mark.parametrize("second", [10, 1_000])
+def test_many_requests_have_one_deadline(face, clock, servers, monkeypatch, second):
+    """A hundred requests of two parts, 10 ms each trip: they end by a deadline of 50 ms and its grace."""
+    limiter = face(rules(1_000, second), store=Remote(servers), clock=clock, deadline="50ms")
+    ticks = slow(limiter, servers, monkeypatch)
+    assert sum(limiter.hit_many([{}] * 100).allowed) == min(second, 100)
+    assert ticks[0] <= 50_000 + 10_000
+
+
+def test_the_rounds_of_many_requests_share_the_time(face, clock, servers, monkeypatch):
+    """Each round may use its part of what is left; one that finds nothing left goes by its rules."""
+    limiter = face(rules(10, 10, 10, on_outage="open"), store=Remote(servers), clock=clock, deadline="20ms")
+    slow(limiter, servers, monkeypatch)
+    answers = limiter.hit_many([{}] * 2)
+    assert deadlines(limiter) == [5_000, 3_333]
+    assert [[outcome.outage for outcome in d.outcomes] for d in answers] == [[False, False, True]] * 2
+
+
+def test_giving_many_back_has_one_grace(face, clock, servers, monkeypatch):
+    """What many refused requests give back is asked within a fifth of the deadline, all together."""
+    limiter = face(rules(1_000, 1), store=Remote(servers), clock=clock, deadline="50ms")
+    slow(limiter, servers, monkeypatch)
+    assert not any(limiter.hit_many([{}] * 100, 2).allowed)
+    assert deadlines(limiter) == [16_666, 40_000, 10_000]
+    assert servers.trips[-1] == ("adjust", 100)
+    assert left(servers, 1_000, 1) == [1_000, 1]
 
 
 def test_a_store_that_cannot_tell_the_parts_leaves_the_share_as_it_was(face, clock, servers, monkeypatch):

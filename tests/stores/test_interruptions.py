@@ -10,14 +10,16 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from tests.limiter.faces import SlowLimiter
 from tidegate import Limiter, Policy, Rule, SlidingLog, StoreError, TokenBucket
+from tidegate.own import Own, own
 from tidegate.stores.memory import MemoryStore
+from tidegate.testing import DistantStore, ManualClock
 
 pytestmark = pytest.mark.real_time
 
@@ -307,3 +309,56 @@ def test_a_thread_that_waits_is_not_turned_away():
     assert limiter.hit("k").remaining == 1
     other.join()
     releasing.join()
+
+
+@needs_signals
+def test_signal_handlers_that_make_limiters():
+    """Handlers that make a limiter over the same store while one is being made: no hang, and one share."""
+    clock, made, calls = ManualClock(), [], 0
+    stores = [DistantStore(clock=clock) for _ in range(1_500)]
+    at = iter(stores)
+    now: Any = None
+
+    def share(store):
+        limiter = Limiter(rule, store=store, clock=clock)
+        store.is_away = True
+        with suppress(StoreError):  # who comes in while the bound is asked is turned away, as ever
+            limiter.hit("k")
+        return limiter._own, limiter._own.bounds()
+
+    def handler(number, frame):
+        nonlocal calls
+        calls += 1
+        if now is not None:
+            made.append((now, share(now)))
+
+    rule = Rule("r", TokenBucket(5, "0/s"), by=("key",), on_outage="open", outage_limit=TokenBucket(5, "0/s"))
+    with interrupting(handler):
+        for now in at:
+            found = share(now)
+            made.append((now, found))
+    parts: dict[int, set[Any]] = {}
+    for store, kept in made:
+        parts.setdefault(id(store), set()).add(kept)
+    assert calls > 100
+    assert {len(kept) for kept in parts.values()} == {1}
+
+
+def test_who_comes_in_while_what_is_owned_is_made(monkeypatch):
+    """At the worst moment: the same is found, and nothing hangs."""
+    store, found, depth = DistantStore(), [], 0
+
+    class Interrupted(Own):
+        def __init__(self, clock=None):
+            nonlocal depth
+            super().__init__(clock)
+            depth += 1
+            if depth == 1:
+                found.append(own(store, None))
+
+    monkeypatch.setattr("tidegate.own.Own", Interrupted)
+    asking = threading.Thread(target=lambda: found.append(own(store, None)), daemon=True)
+    asking.start()
+    asking.join(5)
+    assert not asking.is_alive()
+    assert found[0] is found[1]

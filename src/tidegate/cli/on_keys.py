@@ -15,7 +15,7 @@ from tidegate.stores import inspection
 from tidegate.stores.inspection import KeyHeld
 from tidegate.stores.opening import open_store
 from tidegate.units import MILLI
-from tidegate.words.typeset import labelled, number, span, table
+from tidegate.words.typeset import labelled, number, paragraph, span, table
 
 _KEY_SHOWN = 60
 _PAGE = 500
@@ -83,7 +83,8 @@ def keys_reset(arguments: Namespace) -> int:
 def store_init(arguments: Namespace) -> int:
     """Prepare a server: its schema, and the note that nothing has been lost yet."""
     with closing(open_store(arguments.url)) as store:
-        say(inspection.init(store, logged=arguments.logged))
+        said = inspection.init(store, logged=arguments.logged, full=arguments.full)
+    say("\n".join(paragraph(said, width())))
     return 0
 
 

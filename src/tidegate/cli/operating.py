@@ -72,14 +72,20 @@ def store(group: Any) -> None:
         actions,
         "store init",
         on_keys.store_init,
-        "prepare a server, once: the schema of PostgreSQL, and the note that nothing has been lost yet",
+        "prepare a server, once: make the schema of PostgreSQL, or let strict budgets in Redis begin full",
         "postgresql://localhost/limits",
+        "redis://localhost:6379/0 --full",
     )
     made.add_argument("url", metavar="URL", help="the store")
     made.add_argument(
         "--logged",
         action="store_true",
         help="PostgreSQL: tables that survive a crash, at the price of a flush",
+    )
+    made.add_argument(
+        "--full",
+        action="store_true",
+        help="Redis: it has never held anything, so nothing was lost, and strict budgets begin full",
     )
     made = _action(
         actions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import chain, repeat
 
 from tidegate.core.columns import Decisions
 from tidegate.core.decision import Decision
@@ -16,7 +16,10 @@ from tidegate.flows.take import decide, decide_many
 from tidegate.units import Number, milli
 
 TOGETHER_MOST = 500
-"""So many requests of one call are decided together, within one deadline."""
+"""Requests of one call are decided together, within one deadline, until they have so many charges.
+
+Where something has to be given back, that may take a grace more (`flows/take.py`).
+"""
 
 
 async def ask(
@@ -45,14 +48,19 @@ async def ask_many(
     if not setting().port.batches:
         return Decisions([await ask(setting(), key, cost) for key, cost in pairs])
     made: list[Decision] = []
-    while some := list(islice(pairs, TOGETHER_MOST)):
-        made += await _ask_some(setting(), some)
+    for first in pairs:
+        made += await _ask_some(setting(), chain([first], pairs))
     return Decisions(made)
 
 
-async def _ask_some(setting: Setting, pairs: Sequence[tuple[CallKey, Number]]) -> list[Decision]:
-    policy = setting.policy
-    plans = [policy.plan(policy.attributes(key), milli(cost)) for key, cost in pairs]
+async def _ask_some(setting: Setting, pairs: Iterator[tuple[CallKey, Number]]) -> list[Decision]:
+    """Decisions on as many of the first as travel together; the others are left in the iterator."""
+    policy, plans, charges = setting.policy, list[Plan](), 0
+    for key, cost in pairs:
+        plans.append(policy.plan(policy.attributes(key), milli(cost)))
+        charges += len(plans[-1].charges)
+        if charges >= TOGETHER_MOST or len(plans) >= TOGETHER_MOST:
+            break
     answers = iter(await decide_many(setting, [plan.charges for plan in plans if plan.charges]))
     return [
         Decision.of(*next(answers), setting.desk, None) if plan.charges else _by_policy(plan)
@@ -93,9 +101,9 @@ async def reset(setting: Setting, key: CallKey) -> None:
     """Make the key fresh in every rule that it names somebody in, whatever else the rule matches.
 
     Rules with `by=()` are everybody's budget: they are reset only by a key that is an empty mapping
-    (docs/decisions/0009). To
-    reset the budget that all share who lack an attribute, name the attribute as None. Of a limit with a
-    reserve the store's part and this node's own share become fresh; other nodes keep theirs as they are.
+    (docs/decisions/0009). To reset the budget that all share who lack an attribute, name the attribute as
+    None. Of a limit with a reserve the store's part and this node's own share become fresh; other nodes keep
+    theirs as they are.
     Where the store gives no answer it raises StoreUnavailable and nothing is fresh.
     """
     policy = setting.policy

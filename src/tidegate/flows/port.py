@@ -48,14 +48,19 @@ class Port(Protocol):
         """Decide all-or-nothing; an outcome for each charge, in order."""
 
     async def decide_many(
-        self, requests: Sequence[Sequence[Charge]], now_us: int | None
+        self,
+        requests: Sequence[Sequence[Charge]],
+        now_us: int | None,
+        *,
+        take: bool = True,
+        until_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        """Decide independent requests; where one failed its error stands in its place."""
+        """Decide independent requests, each of one part; where one failed its error stands in its place."""
 
     async def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None, *, until_us: int | None = None
     ) -> list[int]:
-        """Give back or charge on top; the units by which each level went down."""
+        """Give back or charge on top, in any parts; the units by which each level went down."""
 
     async def forget(self, keys: Sequence[tuple[str, Key]]) -> None:
         """Make these (rule, key) fresh."""
@@ -78,8 +83,15 @@ def ends_us(port: Port, calls: int) -> Iterator[int | None]:
         return
     end_us = port.ticks_us() + port.deadline_us
     for left in range(calls, 0, -1):
-        begun_us = port.ticks_us()
-        yield begun_us + (end_us - begun_us) // left
+        yield end_of_turn_us(port, end_us, left)
+
+
+def end_of_turn_us(port: Port, end_us: int | None, calls: int) -> int | None:
+    """Until when the next of so many calls may take, so that all end by `end_us`; None if that is None."""
+    if end_us is None:
+        return None
+    begun_us = port.ticks_us()
+    return begun_us + (end_us - begun_us) // calls
 
 
 class Setting(NamedTuple):

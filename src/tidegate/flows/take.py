@@ -11,24 +11,27 @@ that gets no answer stays charged, and so does a call that was cancelled while t
 
 Of several parts the one that is likeliest to refuse is asked first. After a refusal the others are only
 looked at, so that the decision has an outcome for each rule. They share one deadline, of which each may
-use its part of what is left, so that a server that is silent leaves time for those that answer.
+use its part of what is left, so that a server that is silent leaves time for those that answer. Many
+requests go the same way together: the first part of each in one call, the second parts in the next. What
+the refused ones had taken goes back in one call as well, which may take a grace beyond the deadline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from tidegate.core.compose import Adjustment
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable
-from tidegate.flows.port import Setting, ends_us
+from tidegate.flows.port import Setting, end_of_turn_us, ends_us
 from tidegate.flows.shares import Share
 
 RESERVE, OUTAGE = "reserve", "outage"
 """What `Decision.source` says where the store was not needed, and where it gave no answer."""
 
-_GRACE = 5
-"""Giving back ends within this part of a deadline, beyond the one of the decision."""
+GRACE = 5
+"""Giving back ends within this part of a deadline, a fifth, beyond the one of the decision."""
 
 
 async def decide(
@@ -42,59 +45,115 @@ async def decide(
             request = _Request(setting, charges, take)
             request.parts = [list(range(len(charges)))]
             request.unanswered(request.parts[0])
-            return await request.conclude()
+            return (await _conclude(setting, [request]))[0]
         return answers, setting.port.name
     request = _Request(setting, charges, take)
-    try:
-        request.begin()
-        await request.ask_store()
-        return await request.conclude()
-    except BaseException as error:
-        await request.undo(error)
-        raise
+    (result,) = await _see_to(setting, [request], request.ask_store)
+    return result
 
 
 async def decide_many(
     setting: Setting, requests: Sequence[Sequence[Charge]]
 ) -> list[tuple[list[Outcome], str]]:
-    """The same for many independent requests: those that need one part of the store travel together.
+    """The same for many independent requests, which travel together and have one deadline together.
 
     Where a mistake (StoreError) answers one of them, all that was taken is given back and it is raised.
     """
     pending = [_Request(setting, charges, True) for charges in requests]
+    return await _see_to(setting, pending, partial(_ask_together, setting, pending))
+
+
+async def _see_to(
+    setting: Setting, requests: Sequence[_Request], ask_store: Callable[[], Awaitable[None]]
+) -> list[tuple[list[Outcome], str]]:
+    """Decide these requests; where that ends in an error, all that was taken is given back."""
     try:
-        for request in pending:
+        for request in requests:
             request.begin()
-        await _ask_together(setting, pending)
-        return [await request.conclude() for request in pending]
-    except BaseException as error:
-        for request in pending:
-            await request.undo(error)
+        await ask_store()
+        return await _conclude(setting, requests)
+    except GeneratorExit:  # nothing may be awaited any more
+        for request in requests:
+            request.give_back_own()
+        raise
+    except BaseException:
+        await _give_back(setting, requests)
         raise
 
 
-async def _ask_together(setting: Setting, pending: Sequence[_Request]) -> None:
-    together = [request for request in pending if len(request.parts) == 1]
-    mistake: StoreError | None = None
-    if together:
-        try:
-            answers = await setting.port.decide_many(
-                [request.charges_of(request.parts[0]) for request in together], setting.instant_us()
-            )
-        except StoreUnavailable as error:
-            answers = [error] * len(together)
-        for request, answer in zip(together, answers, strict=True):
-            if isinstance(answer, StoreUnavailable):
-                request.unanswered(request.parts[0])
-            elif isinstance(answer, StoreError):
-                mistake = answer
-            else:
-                request.answered(request.parts[0], answer)
+async def _conclude(setting: Setting, requests: Sequence[_Request]) -> list[tuple[list[Outcome], str]]:
+    """What the requests have come to; what was taken of those that are refused is given back."""
+    mistake = await _give_back(setting, [request for request in requests if not request.judge()])
     if mistake is not None:
         raise mistake
-    for request in pending:
-        if len(request.parts) > 1:
-            await request.ask_store()
+    return [request.result() for request in requests]
+
+
+async def _ask_together(setting: Setting, pending: Sequence[_Request]) -> None:
+    """Ask the store for the first part of every request, then for the second of those that still pass, ...
+
+    What is left of those that do not pass is looked at in the end, all at once.
+    """
+    port = setting.port
+    rounds = max((len(request.parts) for request in pending), default=0)
+    end_us = port.ticks_us() + port.deadline_us if rounds > 1 else None
+    looks: list[tuple[_Request, list[int]]] = []
+    for number in range(rounds):
+        asked = [(request, request.parts[number]) for request in pending if number < len(request.parts)]
+        looks += [(request, part) for request, part in asked if not request.passes]
+        takes = [(request, part) for request, part in asked if request.passes]
+        still_to_come = rounds - number + bool(looks or number < rounds - 1)
+        if takes:
+            await _ask_round(setting, takes, True, end_of_turn_us(port, end_us, still_to_come))
+    if looks:
+        await _ask_round(setting, looks, False, end_us)
+
+
+async def _ask_round(
+    setting: Setting, parts: Sequence[tuple[_Request, list[int]]], take: bool, until_us: int | None
+) -> None:
+    """Ask for these parts in one call. Raises a mistake, after the other answers have been noted."""
+    requests = [request.charges_of(part) for request, part in parts]
+    answers: Sequence[list[Outcome] | StoreError]
+    try:
+        answers = await setting.port.decide_many(requests, setting.instant_us(), take=take, until_us=until_us)
+    except StoreUnavailable as error:
+        answers = [error] * len(parts)
+    mistake: StoreError | None = None
+    for (request, part), answer in zip(parts, answers, strict=True):
+        if isinstance(answer, StoreUnavailable):
+            request.unanswered(part)
+        elif isinstance(answer, StoreError):
+            mistake = answer
+        else:
+            request.answered(part, answer)
+    if mistake is not None:
+        raise mistake
+
+
+async def _give_back(setting: Setting, requests: Sequence[_Request]) -> StoreError | None:
+    """Give back all that was taken for these requests; the mistake that the store made of it, if any."""
+    for request in requests:
+        request.give_back_own()
+    if not any(request.taken for request in requests):
+        return None
+    return await setting.port.see_through(_give_back_parts(setting, requests))
+
+
+async def _give_back_parts(setting: Setting, requests: Sequence[_Request]) -> StoreError | None:
+    """Give back what the store took, of all the requests in one call."""
+    port = setting.port
+    until_us = port.ticks_us() + port.deadline_us // GRACE
+    # First it is theirs no more, then it is asked: what may have come back is not given back again.
+    charged = [outcome for request in requests for outcome in request.uncharge()]
+    if charged:
+        try:
+            await port.adjust(list(map(_whole, charged)), setting.instant_us(), until_us=until_us)
+        except StoreUnavailable:
+            setting.outages.tally.refunds_lost += 1
+        except StoreError as error:
+            return error
+    return None
 
 
 class _Request:
@@ -112,11 +171,13 @@ class _Request:
         self.outcomes: list[Outcome | None] = [None] * len(charges)
         self._charges = charges
         self._take = take
-        self._passes = take  # whether nothing has refused so far
+        self.passes = take
+        """Whether something is to be taken, and nothing has refused so far."""
+        self.taken: list[Sequence[int]] = []
+        """The parts that the store has charged, and that have not been given back."""
         self._own: dict[int, Outcome] = {}  # what a share said that was not enough
         self._index: dict[int, int] = {}  # the share's node, by position
         self._unanswered: list[int] = []
-        self._taken: list[Sequence[int]] = []  # parts that the store has charged
 
     def begin(self) -> None:
         """Take what this node's own shares cover, if anything is to be taken; the store is for the rest."""
@@ -163,7 +224,7 @@ class _Request:
         for part, until_us in zip(self.parts, ends_us(port, len(self.parts)), strict=True):
             try:
                 answers = await port.decide(
-                    self.charges_of(part), self.setting.instant_us(), take=self._passes, until_us=until_us
+                    self.charges_of(part), self.setting.instant_us(), take=self.passes, until_us=until_us
                 )
             except StoreUnavailable:
                 self.unanswered(part)
@@ -177,23 +238,23 @@ class _Request:
         for at, outcome in zip(part, answers, strict=True):
             self.outcomes[at] = outcome
         if _refused(answers):
-            self._passes = False
-        elif self._passes:
-            self._taken.append(part)
+            self.passes = False
+        elif self.passes:
+            self.taken.append(part)
 
     def unanswered(self, part: Sequence[int]) -> None:
         """Note that the store said nothing of a part."""
         self._unanswered.extend(part)
         if any(self.setting.outages.refuses(self.asked[at]) for at in part):
-            self._passes = False
+            self.passes = False
 
-    async def conclude(self) -> tuple[list[Outcome], str]:
-        """The outcomes, with outage rules where the store said nothing; what is refused is given back."""
+    def judge(self) -> bool:
+        """Answer by outage rules where the store said nothing; whether what was taken may be kept."""
         self._by_outage_rules()
-        if self._take and _refused(self._known()):
-            mistake = await self.give_back()
-            if mistake is not None:
-                raise mistake
+        return not (self._take and _refused(self._known()))
+
+    def result(self) -> tuple[list[Outcome], str]:
+        """An outcome for each charge, and who decided."""
         for at, own in self._own.items():
             outcome = self.outcomes[at]
             assert outcome is not None
@@ -219,7 +280,7 @@ class _Request:
                 bounded.append((at, bound))
         if bounded:  # these last: together, and only if nothing else has refused
             said = outages.bounds().decide(
-                [charge for _, charge in bounded], outages.now_us(), take=self._passes
+                [charge for _, charge in bounded], outages.now_us(), take=self.passes
             )
             for (at, _), outcome in zip(bounded, said, strict=True):
                 self.outcomes[at] = outcome._replace(outage=True)
@@ -227,19 +288,8 @@ class _Request:
     def _known(self) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome is not None]
 
-    async def undo(self, error: BaseException) -> None:
-        """Give back what was taken, for the request ends in an error; where nothing may be awaited, less."""
-        if isinstance(error, GeneratorExit):
-            self._give_back_own()
-        else:
-            await self.give_back()
-
-    async def give_back(self) -> StoreError | None:
-        """Give back all that was taken; the mistake that the store made of it, if any."""
-        self._give_back_own()
-        return await self.setting.port.see_through(self._give_back_parts()) if self._taken else None
-
-    def _give_back_own(self) -> None:
+    def give_back_own(self) -> None:
+        """Give back what this process has of it: own shares, and limits for outages."""
         outages = self.setting.outages
         for at, outcome in enumerate(self.outcomes):
             if outcome is None or not outcome.charged:
@@ -253,23 +303,16 @@ class _Request:
                 continue
             self.outcomes[at] = _uncharged(outcome)
 
-    async def _give_back_parts(self) -> StoreError | None:
-        port, mistake = self.setting.port, None
-        until_us = port.ticks_us() + port.deadline_us // _GRACE
-        while self._taken:
-            part = self._taken.pop()  # before it is asked: what may have come back is not given back again
-            charged = [(at, o) for at in part if (o := self.outcomes[at]) is not None and o.charged]
-            try:
-                await port.adjust(
-                    [_whole(outcome) for _, outcome in charged], self.setting.instant_us(), until_us=until_us
-                )
-            except StoreUnavailable:
-                self.setting.outages.tally.refunds_lost += 1
-            except StoreError as error:
-                mistake = error
-            for at, outcome in charged:
-                self.outcomes[at] = _uncharged(outcome)
-        return mistake
+    def uncharge(self) -> list[Outcome]:
+        """What the store has charged, which from now on counts as given back."""
+        charged = []
+        while self.taken:
+            for at in self.taken.pop():
+                outcome = self.outcomes[at]
+                if outcome is not None and outcome.charged:
+                    charged.append(outcome)
+                    self.outcomes[at] = _uncharged(outcome)
+        return charged
 
 
 def _refused(outcomes: Sequence[Outcome]) -> bool:

@@ -14,8 +14,8 @@ one start message, chunks pass as they come, exceptions pass unchanged, and scop
   `hold_max`. A later turn is given back and answered by 503. A caller that leaves while it is held has
   used its place: others may already be timed behind it.
 - The same limiter twice around one request, as with mounted applications, charges once, at the outermost.
-- `Limiter` is called in the event loop, which is right for the embedded store; for a store over the
-  network use `AsyncLimiter`.
+- `Limiter` is called in the event loop, which is right for the embedded store. With a store on the network
+  it is an error at construction: use `AsyncLimiter`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidegate.core.hooks import is_async
+from tidegate.errors import PolicyError
 from tidegate.http.attributes import Request, added
 from tidegate.http.charge import STATUS_OF_ERROR, STATUS_OF_LEAVING, ChargeHook
 from tidegate.http.guard import MARK, AttributesSetting, Guard, attributes_setting, check_hook
+from tidegate.ports import is_remote
 from tidegate.units import Duration, Number, milli
 
 if TYPE_CHECKING:
@@ -102,6 +104,11 @@ class RateLimitMiddleware:
         self.app = app
         self._limiter: Any = limiter
         self._awaits = is_async(limiter.hit)
+        if not self._awaits and is_remote(limiter.store):
+            raise PolicyError(
+                "limiter would hold up the event loop while its store on the network is asked; "
+                "give an AsyncLimiter with the same policy and store"
+            )
         self._guard = Guard(
             limiter,
             draft=draft,

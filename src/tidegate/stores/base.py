@@ -31,7 +31,7 @@ StoreError, and never taken for an outage.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from tidegate.core.compose import Adjustment
@@ -69,6 +69,10 @@ class RemoteStore(Store, Protocol):
     health: Health
 
     @property
+    def identity(self) -> Hashable:
+        """What it has in common with all stores that hold the same state, and with no others."""
+
+    @property
     def deadline_us(self) -> int:
         """How long a call may take that names no deadline."""
 
@@ -95,14 +99,22 @@ class RemoteStore(Store, Protocol):
         requests: Sequence[Sequence[Charge]],
         now_us: int | None = None,
         *,
+        take: bool = True,
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        """Decide independent requests in few round trips; where one failed its error stands in its place."""
+        """Decide independent requests in few round trips; where one failed its error stands in its place.
+
+        Each is of one part; all of them together have the one deadline. What could not be asked before it
+        has StoreUnavailable in its place.
+        """
 
     def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None
     ) -> list[int]:
-        """Give back or charge on top, or raise StoreUnavailable: what was to come back then stays counted."""
+        """Give back or charge on top, or raise StoreUnavailable: what was to come back then stays counted.
+
+        They may be of any parts. A part without an answer is no hindrance to the others, but raises.
+        """
 
     def forget(self, keys: Sequence[tuple[str, Key]], *, deadline_us: int | None = None) -> None:
         """Make these (rule, key) fresh, or raise StoreUnavailable."""
@@ -119,6 +131,10 @@ class AwaitedStore(Protocol):
     """The awaited face of a store on the network: the same verbs with the same meaning."""
 
     health: Health
+
+    @property
+    def identity(self) -> Hashable:
+        """That of the other face."""
 
     @property
     def name(self) -> str:
@@ -147,9 +163,10 @@ class AwaitedStore(Protocol):
         requests: Sequence[Sequence[Charge]],
         now_us: int | None = None,
         *,
+        take: bool = True,
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        """Decide independent requests in few round trips; where one failed its error stands in its place."""
+        """Decide independent requests, all within one deadline; a failed one has its error in its place."""
 
     async def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None

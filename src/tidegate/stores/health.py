@@ -130,6 +130,12 @@ class Health:
         with self._lock:
             return HealthStats(self.is_open, self._outages, dict(self._unavailable))
 
+    def inherit(self, gone: HealthStats) -> None:
+        """Go on with the counts of what is not asked any more."""
+        with self._lock:
+            self._outages += gone.outages
+            self._unavailable.update(gone.unavailable)
+
     def _count(self, cause: str, calls: int = 1) -> None:
         self._unavailable[cause] += calls
         self._without_store += calls

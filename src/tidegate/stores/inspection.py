@@ -48,15 +48,30 @@ class KeyPage(NamedTuple):
     cursor: str | None
 
 
-def init(store: Any, *, logged: bool = False) -> str:
-    """Prepare the server, once: its schema, and the note that nothing was lost yet. What was done, in words.
+def init(store: Any, *, logged: bool = False, full: bool = False) -> str:
+    """Prepare the server: the schema of PostgreSQL, or the epochs of Redis. What was done, in words.
 
-    `logged` asks for tables that survive a crash, where there are tables.
+    `logged` asks for tables that survive a crash. `full` says of a Redis server that it has never held
+    anything, so that strict budgets begin full. Raises StoreError for what makes no sense of this store.
     """
-    if logged and store.name != "postgres":
+    if store.name == "postgres":
+        if full:
+            raise StoreError("PostgreSQL notes by itself, when its schema is made, that nothing was lost yet")
+        return str(store.init(logged=logged))
+    epochs = _beside(store, "epochs")
+    if logged:
         raise StoreError("only PostgreSQL has logged tables; leave that out")
-    making = _beside(store, "making")
-    return str(store.init(logged=logged) if store.name == "postgres" else making.init(store))
+    if not full:
+        return (
+            "nothing to prepare: strict budgets begin empty on a server that nothing is known of. For one "
+            "that has never held any, --full lets them begin full"
+        )
+    written = epochs.begin_full(store)
+    return (
+        "strict budgets begin full"
+        if written
+        else "the server knows already since when it has lost nothing: nothing was changed"
+    )
 
 
 def check(store: Any) -> Sequence[Finding]:
@@ -74,13 +89,16 @@ def list_keys(
 
 
 def show_key(store: Any, rule: str, key: Key) -> KeyHeld | None:
-    """What is held of one key; None if nothing is, which means that it is fresh."""
+    """What is held of one key; None if nothing is that matters, which means that it is fresh."""
     held = _beside(store, "browse").show_key(store, rule, key)
     if held is None:
         return None
     look = Charge(rule, key, TokenBucket(1, "1/s"), 0)
     now_us = store.decide([look], take=False, deadline_us=_SLOW_US)[0].now_us
-    return KeyHeld(rule, key, held.core_state, now_us, held.forgotten_after_us(now_us))
+    state = held.core_state
+    if held.is_reset or (state is not None and state.law.is_fresh(state.law.advance(state, now_us))):
+        return None
+    return KeyHeld(rule, key, state, now_us, held.forgotten_after_us(now_us))
 
 
 def reset_keys(store: Any, rule: str, prefix: str = "") -> int:

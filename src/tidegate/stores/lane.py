@@ -12,14 +12,18 @@ cancelled leaves the others alone: what has not left yet stays here, and what ha
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from tidegate.errors import StoreError, StoreUnavailable
 
 I = TypeVar("I")  # noqa: E741 - an item
 A = TypeVar("A")
+
+_Seat: TypeAlias = tuple[I, int, float, asyncio.Future[A]]
+"""One caller's place: the item, its weight, when its time is over, and what he waits for."""
 
 ITEMS_MOST = 128
 WEIGHT_MOST = 65_536
@@ -56,6 +60,7 @@ class Lane(Generic[I, A]):
         self._leaving: asyncio.Handle | None = None  # who will look at what waits
         self._is_pausing = False  # whether that is later than at the end of this turn of the loop
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = math.inf
         self._is_closed = False
 
     def ask(self, item: I, weight: int, until_s: float) -> Awaitable[A]:
@@ -64,13 +69,13 @@ class Lane(Generic[I, A]):
             raise StoreError("the store is closed")
         if len(self._waiting) >= self._waiting_most:
             raise StoreUnavailable(f"{len(self._waiting)} decisions wait already", "busy")
-        seat = _Seat(item, weight, until_s, self._loop.create_future())
-        self._waiting.append(seat)
+        future: asyncio.Future[A] = self._loop.create_future()
+        self._waiting.append((item, weight, until_s, future))
         if self._leaving is None or self._is_pausing:
             self._call()
-        if self._timer is None or until_s < self._timer.when():
+        if until_s < self._timer_at_s:
             self._set_timer(until_s)
-        return seat.future
+        return future
 
     def close(self) -> None:
         """Answer everybody with a StoreError and stop what is under way."""
@@ -81,7 +86,7 @@ class Lane(Generic[I, A]):
         for task in self._travelling:
             task.cancel()
         for seat in self._all():
-            seat.settle(StoreError("the store was closed meanwhile"))
+            _settle(seat[3], StoreError("the store was closed meanwhile"))
         self._waiting.clear()
 
     def _call(self) -> None:
@@ -102,12 +107,13 @@ class Lane(Generic[I, A]):
             seats: list[_Seat[I, A]] = []
             weight = 0
             while self._waiting and len(seats) < self._items_most:
-                if seats and weight + self._waiting[0].weight > self._weight_most:
+                seat = self._waiting[0]
+                if seats and weight + seat[1] > self._weight_most:
                     break
-                seat = self._waiting.popleft()
-                if not seat.future.done():
+                self._waiting.popleft()
+                if not seat[3].done():
                     seats.append(seat)
-                    weight += seat.weight
+                    weight += seat[1]
             if seats:
                 task = self._loop.create_task(self._travel(seats))
                 self._travelling[task] = seats
@@ -115,15 +121,15 @@ class Lane(Generic[I, A]):
 
     async def _travel(self, seats: list[_Seat[I, A]]) -> None:
         try:
-            answers = await self._send([seat.item for seat in seats], max(seat.until_s for seat in seats))
+            answers = await self._send([seat[0] for seat in seats], max([seat[2] for seat in seats]))
         except Exception as error:  # noqa: BLE001 - whatever it is, each caller gets it
             self._free()
             for seat in seats:
-                seat.settle(error)
+                _settle(seat[3], error)
             return
         self._free()
-        for seat, answer in zip(seats, answers, strict=True):
-            seat.settle(answer)
+        for (_, _, _, future), answer in zip(seats, answers, strict=True):
+            _settle(future, answer)
 
     def _free(self) -> None:
         """The batch of this task is back: callers who are answered now may leave with the next at once."""
@@ -133,7 +139,7 @@ class Lane(Generic[I, A]):
 
     def _arrived(self, task: asyncio.Task[None]) -> None:
         for seat in self._travelling.pop(task, ()):  # its task was cancelled, by whoever ends the loop
-            seat.settle(StoreError("the event loop ended the call"))
+            _settle(seat[3], StoreError("the event loop ended the call"))
         if self._waiting and not self._is_closed and (self._leaving is None or self._is_pausing):
             self._call()
 
@@ -145,38 +151,39 @@ class Lane(Generic[I, A]):
             self._timer.cancel()
         # A loop that was busy finds an answer and a deadline in the same turn: the answer goes first.
         self._timer = self._loop.call_at(until_s, self._loop.call_soon, self._expire)
+        self._timer_at_s = until_s
 
     def _expire(self) -> None:
         """Answer whoever's time is over, and wait for the next."""
-        self._timer = None
-        now_s, next_s = self._loop.time(), None
-        self._late(sum(seat.until_s <= now_s and not seat.future.done() for seat in self._waiting))
-        for seat in self._all():
-            if seat.future.done():
+        self._timer, self._timer_at_s = None, math.inf
+        now_s, next_s = self._loop.time(), math.inf
+        self._late(sum(until_s <= now_s and not future.done() for _, _, until_s, future in self._waiting))
+        for _, _, until_s, future in self._all():
+            if future.done():
                 continue
-            if seat.until_s <= now_s:
-                seat.settle(StoreUnavailable("no answer came in time", "deadline"))
-            elif next_s is None or seat.until_s < next_s:
-                next_s = seat.until_s
-        if next_s is not None:
+            if until_s <= now_s:
+                _settle(future, StoreUnavailable("no answer came in time", "deadline"))
+            elif until_s < next_s:
+                next_s = until_s
+        if next_s < math.inf:
             self._set_timer(next_s)
 
 
-class _Seat(Generic[I, A]):
-    """One caller's place in a batch."""
+def own(error: StoreError) -> StoreError:
+    """The same error for one of several callers: each raise adds to an error where it was raised."""
+    if isinstance(error, StoreUnavailable):
+        copied: StoreError = StoreUnavailable(str(error), error.cause)
+    else:
+        copied = StoreError(str(error))
+    copied.__cause__ = error.__cause__
+    return copied
 
-    __slots__ = ("future", "item", "until_s", "weight")
 
-    def __init__(self, item: I, weight: int, until_s: float, future: asyncio.Future[A]) -> None:
-        self.item, self.weight, self.until_s, self.future = item, weight, until_s, future
-
-    def settle(self, answer: A | Exception) -> None:
-        """Answer the caller, unless he has been answered or has left. Errors are his own to raise."""
-        if self.future.done():
-            return
-        if isinstance(answer, StoreUnavailable):
-            self.future.set_exception(StoreUnavailable(str(answer), answer.cause))
-        elif isinstance(answer, Exception):
-            self.future.set_exception(answer)
-        else:
-            self.future.set_result(answer)
+def _settle(future: asyncio.Future[A], answer: A | Exception) -> None:
+    """Answer the caller, unless he has been answered or has left. Errors are his own to raise."""
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(own(answer) if isinstance(answer, StoreError) else answer)
+    else:
+        future.set_result(answer)

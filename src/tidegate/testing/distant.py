@@ -41,7 +41,8 @@ class DistantStore:
     def __init__(self, *, clock: Clock | None = None, beside: DistantStore | None = None) -> None:
         self.is_away = False
         """Whether it gives no answer."""
-        self.health = Health(f"a distant store, number {next(_number)}")
+        self.identity = ("distant", next(_number))
+        self.health = Health(f"a distant store, number {self.identity[1]}")
         self.awaited = AwaitedDistantStore(self)
         self._state: MemoryStore = MemoryStore(clock=clock) if beside is None else beside._state
 
@@ -61,13 +62,14 @@ class DistantStore:
         requests: Sequence[Sequence[Charge]],
         now_us: int | None = None,
         *,
+        take: bool = True,
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
         """Decide independent requests; where one failed its error stands in its place."""
         answers: list[list[Outcome] | StoreError] = []
         for charges in requests:
             try:
-                answers.append(self.decide(charges, now_us))
+                answers.append(self.decide(charges, now_us, take=take))
             except StoreError as error:
                 answers.append(error)
         return answers
@@ -103,6 +105,7 @@ class AwaitedDistantStore:
     deadline_us = 50_000
 
     def __init__(self, store: DistantStore) -> None:
+        self.identity = store.identity
         self.health = store.health
         self.parts = store.parts
         self._store = store
@@ -123,10 +126,11 @@ class AwaitedDistantStore:
         requests: Sequence[Sequence[Charge]],
         now_us: int | None = None,
         *,
+        take: bool = True,
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
         """Decide independent requests; where one failed its error stands in its place."""
-        return self._store.decide_many(requests, now_us)
+        return self._store.decide_many(requests, now_us, take=take)
 
     async def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.servers.postgres import Database, Postgres
+from tests.servers.redis_groups import wait_for
 from tests.stores.postgres.conftest import make
 from tests.stores.postgres.faces import TEN, Face, charge
 from tidegate import FixedWindow, SlidingLog, SlidingWindow, TokenBucket
@@ -65,6 +66,23 @@ def test_commits_that_do_not_wait_are_refused(opened: Opened, database: Database
     with pytest.raises(StoreError, match="synchronous_commit"):
         store.takes(strict=True)
     assert opened(database.url, may_forget=True).takes(strict=True)
+
+
+def test_standbys_that_are_not_waited_for_are_refused(opened: Opened, own_postgres: Callable[..., Postgres]):
+    """A standby may be promoted without the latest charges, unless commits wait for it."""
+    server = own_postgres()
+    made = server.create_database()
+    make(made.url, logged=True)
+    store = opened(made.url, deadline="10s")
+    assert store.takes(strict=True)
+    own_postgres(follows=server)
+
+    with pytest.raises(StoreError, match="do not wait for the standbys"):
+        store.takes(strict=True)
+    server.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    server.sql("SELECT pg_reload_conf()")
+    wait_for("commits wait", lambda: server.sql("SHOW synchronous_standby_names") == [("*",)])
+    assert opened(made.url, deadline="10s").takes(strict=True)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ from tests.servers.network import Network
 from tests.servers.postgres import Database, Postgres
 from tests.servers.redis_groups import wait_for
 from tests.stores.postgres.faces import Face, charge
+from tests.stores.test_interruptions import interrupting
 from tidegate import Limiter, TokenBucket
 from tidegate.errors import StoreError, StoreUnavailable
+from tidegate.stores.postgres.ports import ThreadPort
 from tidegate.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.real_time
@@ -289,3 +291,36 @@ def _forked(work: Callable[[], int]) -> int:
 
 def _result(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_signal_handler_that_asks(made: Database):
+    """A handler that asks while its own thread waits or holds the pool: no hang, and exactly the capacity."""
+    store = PostgresStore(made.unix_url, deadline="5s")
+    results: list[bool] = []
+
+    def handler(*_: object) -> None:
+        results.append(store.decide([charge(limit=WIDE)])[0].allowed)
+
+    inside = 0
+    with interrupting(handler):
+        while len(results) < 300:
+            inside += store.decide([charge(limit=WIDE)])[0].allowed
+    store.close()
+
+    assert results.count(True) + inside == 300
+
+
+def test_a_pool_is_held_twice_by_one_thread():
+    """The gate of threads is reentrant, so a signal handler that comes in while it is held goes through."""
+    gate = ThreadPort().gate()
+    through: list[bool] = []
+
+    def twice() -> None:
+        with gate.held, gate.held:
+            through.append(True)
+
+    thread = threading.Thread(target=twice, daemon=True)
+    thread.start()
+    thread.join(5)
+
+    assert through == [True]

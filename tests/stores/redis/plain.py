@@ -42,7 +42,7 @@ class PlainStore:
     ) -> None:
         self.redis: Any = redis.Redis(unix_socket_path=str(server.unix_path))
         self.names = Names()
-        self._decide, self._adjust, self._forget = decide, adjust, forget
+        self.deciding, self.adjusting, self.forgetting = decide, adjust, forget
 
     def decide(
         self, charges: Sequence[Charge], now_us: int | None = None, *, take: bool = True
@@ -60,13 +60,13 @@ class PlainStore:
         sent = wire.encode_decide(
             requests, self.names, now_us=now_us, take=take, windows_at_us=self._about(now_us)
         )
-        return wire.decode_decide(self._call(self._decide, sent), requests)
+        return wire.decode_decide(self._call(self.deciding, sent), requests)
 
     def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None = None) -> list[int]:
         """Give back or charge on top."""
         sent = wire.encode_adjust(adjustments, self.names, now_us=now_us, windows_at_us=self._about(now_us))
         changes = []
-        for answer in wire.decode_adjust(self._call(self._adjust, sent), adjustments):
+        for answer in wire.decode_adjust(self._call(self.adjusting, sent), adjustments):
             if isinstance(answer, StoreError):
                 raise answer
             assert isinstance(answer, int)
@@ -77,7 +77,7 @@ class PlainStore:
         """Make these keys fresh."""
         if keys:
             sent = wire.encode_forget(keys, self.names)
-            assert wire.decode_forget(self._call(self._forget, sent), keys) == [None] * len(keys)
+            assert wire.decode_forget(self._call(self.forgetting, sent), keys) == [None] * len(keys)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -78,7 +78,7 @@ def test_entries_of_one_call_stand_for_themselves(store: PlainStore):
     back = Adjustment(charge("x"), taken.receipt, -3_000 * BUCKET.law.grain, full=True)
     entries = [back, back._replace(charge=charge("list")), back._replace(units=10**6), back]
     sent = wire.encode_adjust(entries, store.names)
-    first, failed, owed, again = wire.decode_adjust(store.call(ADJUST, *sent), entries)
+    first, failed, owed, again = wire.decode_adjust(store.call(store.adjusting, *sent), entries)
 
     assert first == 3_000 * BUCKET.law.grain
     assert type(failed) is StoreError
@@ -138,7 +138,7 @@ def test_windows_that_were_missed_charge_nothing(store: PlainStore):
     requests = [[charge("a"), charge("b", limit=DAY)], [charge("a")], [charge("b", 0, limit=DAY)]]
     elsewhere_us = store.now_us() - 3 * 86_400 * US_PER_S
     sent = wire.encode_decide(requests, store.names, windows_at_us=elsewhere_us)
-    missed, decided, looked = wire.decode_decide(store.call(DECIDE, *sent), requests)
+    missed, decided, looked = wire.decode_decide(store.call(store.deciding, *sent), requests)
 
     assert isinstance(missed, wire.Missed)
     assert missed == looked
@@ -148,7 +148,7 @@ def test_windows_that_were_missed_charge_nothing(store: PlainStore):
     assert stored(store, "b") == [None]
 
     sent = wire.encode_decide(requests, store.names, windows_at_us=missed.now_us)
-    found, _, _ = wire.decode_decide(store.call(DECIDE, *sent), requests)
+    found, _, _ = wire.decode_decide(store.call(store.deciding, *sent), requests)
     assert isinstance(found, list)
     assert [outcome.charged for outcome in found] == [True, True]
 
@@ -159,7 +159,9 @@ def test_windows_next_to_the_expected_one_are_enough(store: PlainStore):
     start_us, end_us = DAY.law.calendar.window(now_us)  # type: ignore[attr-defined]  # a fixed window's law
     for about_us in (start_us - 1, start_us, end_us - 1, end_us):
         sent = wire.encode_decide([[charge("b", limit=DAY)]], store.names, windows_at_us=about_us)
-        outcome = the_outcome(wire.decode_decide(store.call(DECIDE, *sent), [[charge("b", limit=DAY)]]))
+        outcome = the_outcome(
+            wire.decode_decide(store.call(store.deciding, *sent), [[charge("b", limit=DAY)]])
+        )
         assert (outcome.state.start_us, outcome.state.end_us) == (start_us, end_us)
 
 
@@ -171,7 +173,7 @@ def test_missed_windows_adjust_nothing(store: PlainStore):
         Adjustment(charge("b", limit=DAY), taken.receipt, -1_000),
     ]
     sent = wire.encode_adjust(entries, store.names, windows_at_us=0)
-    owed, back = wire.decode_adjust(store.call(ADJUST, *sent), entries)
+    owed, back = wire.decode_adjust(store.call(store.adjusting, *sent), entries)
 
     assert isinstance(owed, wire.Missed)
     assert back == 1_000
@@ -251,17 +253,18 @@ def test_every_algorithm_on_a_cluster(redis_cluster: Cluster):
         port = redis_cluster.master_of(keys[0]).port
         store = stores[port]
         used.add(port)
-        (outcomes,) = wire.decode_decide(store.call(DECIDE, keys, args), [request])
+        (outcomes,) = wire.decode_decide(store.call(store.deciding, keys, args), [request])
         assert isinstance(outcomes, list)
         if number % 3:
             assert outcomes == decide(request, [None] * 3, 0)
         entries = [Adjustment(o.charge, o.receipt, units) for o in outcomes for units in (-1_000, 1_000)]
         answers = wire.decode_adjust(
-            store.call(ADJUST, *wire.encode_adjust(entries, names, now_us=0, clustered=True)), entries
+            store.call(store.adjusting, *wire.encode_adjust(entries, names, now_us=0, clustered=True)),
+            entries,
         )
         assert all(isinstance(answer, int) for answer in answers)
         places = [(o.rule, o.charge.key) for o in outcomes]
-        reply = store.call(FORGET, *wire.encode_forget(places, names, clustered=True))
+        reply = store.call(store.forgetting, *wire.encode_forget(places, names, clustered=True))
         assert wire.decode_forget(reply, places) == [None] * 3
 
     assert len(used) == 3

@@ -279,6 +279,11 @@ class TestNodeDown:
                 wait_for("it is asked", lambda: store.cause(key, cost=0) is None)  # noqa: B023 - at once
 
             assert [store.decide([charge(key)])[0].remaining for store in stores] == [5, 4]
+            for store in stores:  # the dead node is off the map, and its failures are still counted
+                stats = store.store.health.stats()
+                assert not stats.open
+                assert stats.outages >= 1
+                assert sum(stats.unavailable.values()) >= 1
 
 
 def _move(cluster: Cluster, key: str, source: Any, target: Any) -> None:

@@ -41,7 +41,7 @@ def test_a_frozen_server(opened: Opened, own_redis: Callable[..., RedisLike]):
     """Calls end by the deadline, then at once while the breaker is open; soon all is well again."""
     server = own_redis()
     store = opened(server.url, deadline="40ms")
-    assert store.takes()
+    store.reach()
     server.freeze()
     waited = [timed(store) for _ in range(FAILURES_TO_OPEN)]
     refused = []
@@ -66,7 +66,7 @@ def test_a_network_that_swallows(opened: Opened, valkey: RedisLike, network: Bet
     """C137: connections that are open, and new ones too, get no answer; each call ends by its deadline."""
     way = network(valkey.port)
     store = opened(way.through(valkey.url), deadline="40ms")
-    assert store.takes()
+    store.reach()
     way.swallow(*lost)
     took = []
     for _ in range(3):
@@ -95,13 +95,13 @@ def test_a_server_that_was_never_reached(opened: Opened, valkey: RedisLike, netw
 
 
 def test_a_late_reply_is_no_answer_to_another_call(opened: Opened, valkey: RedisLike, network: Between):
-    """C137, C142: replies come 60 ms late, calls wait 40 ms; each answer that comes is to its own call."""
+    """C137, C142: replies come 250 ms late, calls wait 120; each answer that comes is to its own call."""
     way = network(valkey.port)
-    store = opened(way.through(valkey.url), deadline="40ms")
-    store.takes()
+    store = opened(way.through(valkey.url), deadline="120ms")
+    store.reach()
     answers = []
-    for number in range(12):
-        way.delay(0.06 if number % 2 else 0)
+    for number in range(8):
+        way.delay(0.25 if number % 2 else 0)
         key = f"key {number}"
         (answer,) = store.decide_many([[charge(key, cost=number % 10)]])
         answers.append(answer)
@@ -109,14 +109,14 @@ def test_a_late_reply_is_no_answer_to_another_call(opened: Opened, valkey: Redis
     assert all(isinstance(answer, Exception) == bool(number % 2) for number, answer in enumerate(answers))
     assert [
         (answer[0].charge.key, answer[0].remaining) for answer in answers if not isinstance(answer, Exception)
-    ] == [(f"key {number}", 10 - number % 10) for number in range(0, 12, 2)]
+    ] == [(f"key {number}", 10 - number % 10) for number in range(0, 8, 2)]
 
 
 def test_a_reply_that_trickles(opened: Opened, valkey: RedisLike, network: Between):
     """The deadline is for the whole reply, and not for each of its pieces."""
     way = network(valkey.port)
     store = opened(way.through(valkey.url), deadline="40ms")
-    store.takes()
+    store.reach()
     way.hold()
     cause, took_s = timed(store)
 
@@ -128,7 +128,7 @@ def test_a_call_may_have_a_deadline_of_its_own(opened: Opened, own_redis: Callab
     """Shorter than the store's."""
     server = own_redis()
     store = opened(server.url, deadline="5s")
-    store.takes()
+    store.reach()
     server.freeze()
     begin_s = time.perf_counter()
     (answer,) = store.decide_many([[charge()]], deadline_us=30_000)
@@ -144,7 +144,7 @@ def test_what_was_charged_without_an_answer_is_not_charged_again(
     """The reply is lost, the charge stays: nine are left, and not eight."""
     way = network(valkey.port)
     store = opened(way.through(valkey.url), deadline="40ms")
-    store.takes("another")
+    store.reach()
     way.swallow(REPLIES)
     cause = store.cause()
     way.heal()
@@ -155,16 +155,16 @@ def test_what_was_charged_without_an_answer_is_not_charged_again(
 
 
 def test_many_calls_after_a_failure_end_with_it(opened: Opened, own_redis: Callable[..., RedisLike]):
-    """Of 2,000 requests, 16 calls long, the first call waits for its deadline and no other one does."""
+    """Of 4,000 requests, 32 calls long, the first call waits for its deadline and no other one does."""
     server = own_redis()
     store = opened(server.url, deadline="40ms")
-    store.takes()
+    store.reach()
     server.freeze()
     begin_s = time.perf_counter()
-    answers = store.decide_many([[charge(f"key {number}")] for number in range(2_000)])
+    answers = store.decide_many([[charge(f"key {number}")] for number in range(4_000)])
 
     assert {answer.cause for answer in answers} == {"deadline"}
-    assert time.perf_counter() - begin_s < 0.2
+    assert time.perf_counter() - begin_s < 0.6
 
 
 def test_a_crowd_before_a_frozen_server(own_redis: Callable[..., RedisLike]):
@@ -186,7 +186,7 @@ def test_a_crowd_before_a_frozen_server(own_redis: Callable[..., RedisLike]):
         took_s.append(time.perf_counter() - begin_s)
 
     async def crowd() -> None:
-        await store.awaited.decide([charge()])
+        await store.awaited.decide([charge()], deadline_us=5_000_000)
         server.freeze()
         await asyncio.gather(
             *(ask_awaited() for _ in range(100)), *(asyncio.to_thread(ask) for _ in range(20))

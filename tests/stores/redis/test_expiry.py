@@ -14,7 +14,6 @@ from tidegate.core.compose import Adjustment
 from tidegate.core.limits import Limit
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.stores.redis import wire
-from tidegate.stores.redis.scripts import ADJUST, DECIDE
 from tidegate.units import US_PER_S
 
 pytestmark = pytest.mark.real_time
@@ -44,7 +43,7 @@ def store(redis_like: RedisLike) -> PlainStore:
 def decided_with_expiry(store: PlainStore, asked: Charge, name: bytes) -> tuple[Outcome, int]:
     """The outcome, and the expiry right after it: nothing comes in between."""
     sent = wire.encode_decide([[asked]], store.names, windows_at_us=store.now_us())
-    (reply, left_ms) = store.together(DECIDE, sent, ("PTTL", name))
+    (reply, left_ms) = store.together(store.deciding, sent, ("PTTL", name))
     return the_outcome(wire.decode_decide(reply, [[asked]])), left_ms
 
 
@@ -230,7 +229,7 @@ def test_the_adjusted_expire_with_what_they_have(store: PlainStore):
         (taken,) = store.decide([charge(limit, 2_000)])
         change = Adjustment(charge(limit), taken.receipt, units, debt=10**6)
         sent = wire.encode_adjust([change], store.names)
-        reply, left_ms = store.together(ADJUST, sent, ("PTTL", name))
+        reply, left_ms = store.together(store.adjusting, sent, ("PTTL", name))
         level = taken.state.level - wire.decode_adjust(reply, [change])[0]
         gone_us = int(reply.split()[0]) * US_PER_S + int(reply.split()[1]) - taken.state.at_us
         shortest.append(left_ms - -(-(level - gone_us * law.p) // (law.p * 1_000)))

@@ -13,7 +13,7 @@ from tests.stores.redis.direct import seen
 from tests.stores.redis.plain import PlainStore
 from tidegate import FixedWindow, LeakyQueue, SlidingLog, SlidingWindow, TokenBucket
 from tidegate.core.compose import Adjustment, adjust, decide
-from tidegate.core.law import EXACT, Receipt
+from tidegate.core.law import Receipt
 from tidegate.core.limits import Limit
 from tidegate.core.outcome import Charge
 from tidegate.stores.redis.state import parse_state
@@ -173,18 +173,3 @@ def test_another_type_is_an_error(store: PlainStore, other: str):
         assert type(caught.value).__name__ == "StoreError"
     store.forget([("rule", "x")])
     assert store.decide([charge])[0].charged
-
-
-def test_levels_at_the_edge_are_exact(store: PlainStore):
-    """The largest level that there is drains by single units, and is refused by single units."""
-    limit = TokenBucket(1_600, "1 per 30 days")
-    name = store.names.key("rule", "x")
-    law = limit.law
-    for level in (EXACT - 1, EXACT - 2, law.room, law.room - 1, law.room - law.q, law.room - law.q + 1):  # type: ignore[attr-defined]  # a level's law
-        store.redis.set(name, b"L1 %d %d %d %d %d 0 0" % (law.room, law.q, law.p, level, NOW_US))  # type: ignore[attr-defined]  # a level's law
-        state = parse_state(store.redis.get(name))
-        assert state is not None
-        for now_us in (NOW_US, NOW_US + 1, NOW_US + 7_777_777):
-            charge = Charge("rule", "x", limit, 1_000)
-            answered = store.decide([charge], now_us, take=False)
-            assert answered == decide([charge], [state.state], now_us, take=False)

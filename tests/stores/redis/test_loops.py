@@ -88,6 +88,25 @@ class TestLoops:
 
         assert asyncio.run(main()) == 1
 
+    def test_each_caller_has_an_error_of_his_own(self, own_redis: Own):
+        """Fifty who failed together: an error that all raised would grow with every one of them."""
+        server = own_redis(maxmemory_policy="noeviction")
+        store = RedisStore(server.url, deadline="2s")
+
+        async def main() -> list[Any]:
+            await store.awaited.decide([charge()])
+            server.set("maxmemory", 1)
+            answers = await asyncio.gather(
+                *(store.awaited.decide([charge(f"key {n}")]) for n in range(50)), return_exceptions=True
+            )
+            await store.awaited.close()
+            return answers
+
+        errors = asyncio.run(main())
+
+        assert {error.cause for error in errors} == {"out_of_memory"}
+        assert len(set(map(id, errors))) == 50
+
     def test_a_storm_of_cancellations(self, valkey: RedisLike):
         """Callers who leave at any moment: all others get their own answers, and nothing is counted twice."""
         store = RedisStore(valkey.url, deadline="5s")
@@ -168,7 +187,7 @@ class TestLoops:
         store = RedisStore(server.url, deadline="20ms")
 
         async def main() -> int:
-            await store.awaited.decide([charge()])
+            await store.awaited.decide([charge()], deadline_us=5_000_000)
             server.freeze()
             for _ in range(6):
                 await _cause(store)

@@ -9,12 +9,16 @@ import pytest
 import redis
 
 from tests.servers.redis_like import RedisLike
+from tests.stores.redis import test_calls, test_exact, test_expiry, test_foreign, test_rows
 from tests.stores.redis.plain import PlainStore
 from tests.stores.redis.test_agreement import BUSY, POOLS, play
+from tidegate import SlidingWindow, TokenBucket
 from tidegate.errors import StoreError
 from tidegate.stores.redis import scripts
 
 SEEDS = 30
+BUCKET, WINDOW = TokenBucket(10, "7/s"), SlidingWindow(10, "1min")
+FIVE = TokenBucket(10, "5/s")
 
 
 class Mutant(NamedTuple):
@@ -109,6 +113,64 @@ MUTANTS = [
 ]
 
 
+SEEN_ALONE: list[tuple[Mutant, Callable[[PlainStore], object]]] = [
+    (
+        Mutant("decide", "ceil((level / drain", "math.floor((level / drain", "an expiry rounded down", 0),
+        lambda store: test_expiry.test_a_key_lives_until_it_is_fresh_and_a_minute(store, BUCKET),
+    ),
+    (
+        Mutant(
+            "exact", "ceil(fresh_in_us / 1000)", "floor(fresh_in_us / 1000)", "another expiry rounded down"
+        ),
+        lambda store: test_expiry.test_a_key_lives_until_it_is_fresh_and_a_minute(store, WINDOW),
+    ),
+    (
+        Mutant("decide", "ask('PTTL', keys[i]) == -1", "false", "a missing expiry stays missing"),
+        lambda store: test_expiry.test_a_missing_expiry_is_put_right(store, BUCKET, "refused"),
+    ),
+    (
+        Mutant("decide", "level > MOST or ", "", "a level beyond the exact ones"),
+        lambda store: test_foreign.test_samples(store, FIVE),
+    ),
+    (
+        Mutant("decide", "at < -MOST or ", "", "an instant beyond the exact ones"),
+        lambda store: test_foreign.check(store, b"L1 2000000 200000 1 1000 -99999999999999999 0 0", FIVE),
+    ),
+    (
+        Mutant("current", "law.capacity, now, now), true", "0, now, now), true", "unreadable is free"),
+        lambda store: test_foreign.test_samples(store, BUCKET),
+    ),
+    (
+        Mutant("log", "and sum == total", "", "rows that do not add up"),
+        lambda store: test_foreign.test_samples(store, BUCKET),
+    ),
+    (
+        Mutant("exact", " and not find(text, '\\0', 1, true)", "", "numbers with a zero byte"),
+        lambda store: test_foreign.check(store, b"L1 2000000 200000 1 10\x0000 1700000000000000 0 0", FIVE),
+    ),
+    (
+        Mutant("level", "high, low = high + 1, low - 1e15", "low = low - 1e15", "refunds beyond 2^53"),
+        test_exact.test_refunds_are_counted_beyond_the_exact_integers,
+    ),
+    (
+        Mutant("log", "first > stays and first >= FEW", "false", "dead rows are kept for ever"),
+        test_rows.test_dead_rows_are_left_out,
+    ),
+    (
+        Mutant("log", "or base > EXACT / 2", "", "totals that grow for ever"),
+        test_rows.test_totals_do_not_grow_for_ever,
+    ),
+    (
+        Mutant("fixed", "law.is_missed = true", "", "windows that were not sent"),
+        test_calls.test_windows_that_were_missed_charge_nothing,
+    ),
+    (
+        Mutant("decide", "if value.err then", "if false then", "a key of another type"),
+        test_calls.test_a_wrong_key_disturbs_nobody_else,
+    ),
+]
+
+
 def is_noticed(store: PlainStore) -> bool:
     """Whether the comparison finds a difference within so many seeds of each pool."""
     for seed in range(SEEDS):
@@ -143,3 +205,15 @@ def test_a_wrong_script_is_noticed(shared_redis: Callable[[str], RedisLike], mut
     changed = [scripts.assembled(name, mutant.changed) for name in ("decide", "adjust", "forget")]
 
     assert is_noticed(PlainStore(shared_redis("redis-8"), *changed))
+
+
+@pytest.mark.parametrize(("mutant", "fails"), SEEN_ALONE, ids=[mutant.why for mutant, _ in SEEN_ALONE])
+def test_a_wrong_script_fails_a_test(
+    shared_redis: Callable[[str], RedisLike], mutant: Mutant, fails: Callable[[PlainStore], object]
+):
+    """What random charges do not meet is noticed by the test that is about it."""
+    fails(PlainStore(shared_redis("redis-8")))
+    changed = [scripts.assembled(name, mutant.changed) for name in ("decide", "adjust", "forget")]
+
+    with pytest.raises((AssertionError, StoreError, redis.ResponseError, ValueError)):
+        fails(PlainStore(shared_redis("redis-8"), *changed))

@@ -113,7 +113,7 @@ def test_an_outage_while_looking(opened: Opened, own_redis: Own):
     """It is an outage, and not taken for a server that may forget."""
     server = own_redis()
     store = opened(server.url, deadline="50ms")
-    store.takes()
+    store.reach()
     server.freeze()
 
     with pytest.raises(StoreUnavailable):

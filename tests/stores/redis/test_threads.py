@@ -70,7 +70,7 @@ class TestThreads:
             Face("blocking", server.url, deadline="60ms", max_connections=2) as store,
             ThreadPoolExecutor(3) as workers,
         ):
-            list(workers.map(store.takes, "ab"))
+            list(workers.map(lambda _: store.reach(), "ab"))
             server.freeze()
             begin_s = time.perf_counter()
             causes = list(workers.map(store.cause, "abc"))
@@ -172,7 +172,7 @@ class TestForks:
         """The child's breaker closes by the child's own probe."""
         server = own_redis()
         with Face("blocking", server.url, deadline="30ms") as store:
-            store.takes()
+            store.reach()
             server.freeze()
             for _ in range(5):
                 store.cause()

@@ -221,7 +221,7 @@ def test_any_bytes_are_an_answer_or_an_outage(reply: bytes):
         ("BUSY Redis is busy running a script.", "busy"),
         ("NOAUTH Authentication required.", "authentication"),
         ("WRONGPASS invalid username-password pair", "authentication"),
-        ("NOPERM this user has no permissions", "authentication"),
+        ("NOPERM this user has no permissions", None),
         ("CLUSTERDOWN The cluster is down", "cluster_down"),
         ("TRYAGAIN Multiple keys request during rehashing of slot", "cluster_down"),
         ("ERR max number of clients reached", "connection"),

@@ -9,7 +9,7 @@ may be a password.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -50,6 +50,14 @@ class Address(NamedTuple):
         return (
             f"postgres at {','.join(places) or 'the default address'}{f', database {name}' if name else ''}"
         )
+
+    @property
+    def identity(self) -> Hashable:
+        """What is equal wherever it leads to the same database by the same names."""
+        user, name, service = (
+            self.parameters.get(each) or driver.default_of(each) for each in ("user", "dbname", "service")
+        )
+        return tuple(self.hosts()), name or user, service
 
     def hosts(self) -> Iterator[tuple[str, str, str]]:
         """Host, address if it is given, and port of each server; a host may be the folder of a socket."""

@@ -127,13 +127,16 @@ class Asking:
     async def decide_many(
         self, asks: Sequence[Ask], now_us: int | None, deadline_us: int | None
     ) -> list[list[Outcome] | TidegateError]:
-        """The same for any number. The deadline is that of a call; after one left unanswered none follows."""
+        """The same for any number, all within the deadline. After a call left unanswered none follows."""
         answers: list[list[Outcome] | TidegateError] = []
         failed: StoreUnavailable | None = None
+        until_s = self.trips.until_s(deadline_us)
         for part in _parts(asks, range(len(asks))):
+            if failed is None and answers and self._port.now_s() >= until_s:  # the server is not to blame
+                failed = StoreUnavailable("no time is left to ask for the rest of many", "deadline")
             if failed is None:
                 chosen = [asks[place] for place in part]
-                got = await self.decide(chosen, now_us, self.trips.until_s(deadline_us))
+                got = await self.decide(chosen, now_us, until_s)
                 failed = next(
                     (one for one in got if isinstance(one, StoreUnavailable) and _is_silence(one)), None
                 )

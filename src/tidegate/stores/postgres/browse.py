@@ -55,6 +55,11 @@ class StoredState(NamedTuple):
     swept_at_us: int | None
 
     @property
+    def is_reset(self) -> bool:
+        """Whether only a note is left that the key was made fresh: never, a reset leaves a level of 0."""
+        return False
+
+    @property
     def core_state(self) -> Any:
         """The state as core knows it."""
         return self.state

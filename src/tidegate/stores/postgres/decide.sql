@@ -17,19 +17,22 @@
 -- of the state after: used, at, busy since, and for a level what was given back, for a fixed window its two ends,
 -- for two counters the start and the count before, for a log the instant that frees enough and the newest one.
 -- Or a request was not decided: 1 and the instant that is in no window that was told; 2: a strict rule, and the
--- tables are not logged; 3: a strict rule, and commits do not wait for the disk.
+-- tables are not logged; 3: a strict rule, and commits do not wait for the disk; 4: nor for the standbys.
 --
 -- Who is only refused changes nothing, so looking is enough: no lock, nothing written. Where a look finds that
 -- something must be written, the keys are locked, read again and decided again, at an instant read after the
 -- locks. A key that was never charged gets a row before anything is locked: so whoever waits for such a row
 -- holds rows of that kind only, and whoever waits for a lock waits for one that comes later in the order.
 
--- Why a strict rule must not rely on this store: 2, 3, or 0 if it may.
+-- Why a strict rule must not rely on this store: 2, 3, 4, or 0 if it may. Whoever may not see standbys sees that
+-- there are some.
 CREATE OR REPLACE FUNCTION forgets() RETURNS bigint
 LANGUAGE sql STABLE AS $$
   SELECT CASE
     WHEN (SELECT relpersistence <> 'p' FROM pg_catalog.pg_class WHERE oid = 'state'::regclass) THEN 2
     WHEN current_setting('synchronous_commit') = 'off' THEN 3
+    WHEN (current_setting('synchronous_standby_names') = '' OR current_setting('synchronous_commit') = 'local')
+      AND EXISTS (SELECT FROM pg_catalog.pg_stat_replication) THEN 4
     ELSE 0
   END
 $$;

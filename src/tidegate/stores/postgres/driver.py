@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import os
 import select
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
@@ -289,6 +289,18 @@ def kind_of_pool(target: object) -> str:
     if not (callable(lends) and callable(takes_back)):
         return ""
     return "awaited" if inspect.iscoroutinefunction(lends) else "blocking"
+
+
+def address_of_pool(target: object) -> dict[str, str] | None:
+    """The parameters that a pool connects with; None if it does not show them."""
+    text, more = getattr(target, "conninfo", None), getattr(target, "kwargs", None)
+    if not isinstance(text, str) or not isinstance(more, Mapping | None):
+        return None
+    known = parameter_names()
+    return {
+        **read_conninfo(text),
+        **{name: str(value) for name, value in (more or {}).items() if name in known},
+    }
 
 
 def why_not_lent(error: Exception) -> Exception:

@@ -163,7 +163,7 @@ class LoopPort:
 
 class _ThreadGate:
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        self._condition = threading.Condition()  # reentrant: a signal handler may come in while it is held
         self.held: AbstractContextManager[object, bool | None] = self._condition
 
     async def wait(self, until_s: float) -> None:

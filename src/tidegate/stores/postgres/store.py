@@ -17,9 +17,9 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
@@ -28,7 +28,7 @@ from tidegate.drive import run_blocking
 from tidegate.errors import StoreError
 from tidegate.stores.health import Health
 from tidegate.stores.postgres import driver
-from tidegate.stores.postgres.address import Options, options_of, read_target
+from tidegate.stores.postgres.address import Address, Options, options_of, read_target
 from tidegate.stores.postgres.asking import Asking
 from tidegate.stores.postgres.making import Made, make
 from tidegate.stores.postgres.pool import LentPool, OwnPool, Pool
@@ -46,16 +46,20 @@ class _Core:
         self.url = target if isinstance(target, str) else None
         self.kind_of_pool = "" if self.url is not None else driver.kind_of_pool(target)
         self._target: Any = target
-        where = "postgres by the pool given"
+        where, identity = "postgres by the pool given", cast(Hashable, id(target))
         if self.url is not None:
             self._target, options = read_target(self.url, options)
-            where = self._target.where
-        elif not self.kind_of_pool:
+            where, identity = self._target.where, self._target.identity
+        elif self.kind_of_pool:
+            shown = driver.address_of_pool(target)  # one that does not show it is known by itself
+            identity = identity if shown is None else Address(shown).identity
+        else:
             raise StoreError(
                 "a PostgreSQL store is made of a URL, or of a pool of psycopg_pool; "
                 f"this is a {type(target).__name__}"
             )
         self.options = options
+        self.identity: Hashable = ("postgres", identity, options.schema)
         self.shared = Shared(options, Health(where), is_lent=bool(self.kind_of_pool))
         self.is_closed = False
 
@@ -127,6 +131,11 @@ class PostgresStore:
         self._awaited = AwaitedPostgresStore(self._core)
 
     @property
+    def identity(self) -> Hashable:
+        """What it has in common with all stores on the same schema of the same database."""
+        return self._core.identity
+
+    @property
     def deadline_us(self) -> int:
         """How long a call may take that names no deadline."""
         return self._core.options.deadline_us
@@ -163,11 +172,12 @@ class PostgresStore:
         requests: Sequence[Sequence[Charge]],
         now_us: int | None = None,
         *,
+        take: bool = True,
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        """Decide independent requests in few round trips; where one failed its error stands in its place."""
+        """Decide independent requests, all within one deadline; a failed one has its error in its place."""
         asking = self.asking()
-        asks = [Ask(charges) for charges in requests]
+        asks = [Ask(charges, take) for charges in requests]
         return _of_many(run_blocking(asking.decide_many(asks, now_us, deadline_us)))
 
     def adjust(
@@ -233,8 +243,13 @@ class AwaitedPostgresStore:
     def __init__(self, core: _Core) -> None:
         self._core = core
         self._sides: dict[asyncio.AbstractEventLoop, LoopSide] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         _faces.add(self)
+
+    @property
+    def identity(self) -> Hashable:
+        """What it has in common with all stores on the same schema of the same database."""
+        return self._core.identity
 
     @property
     def deadline_us(self) -> int:
@@ -263,10 +278,11 @@ class AwaitedPostgresStore:
         requests: Sequence[Sequence[Charge]],
         now_us: int | None = None,
         *,
+        take: bool = True,
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        """Decide independent requests in few round trips; where one failed its error stands in its place."""
-        asks = [Ask(charges) for charges in requests]
+        """Decide independent requests, all within one deadline; a failed one has its error in its place."""
+        asks = [Ask(charges, take) for charges in requests]
         return _of_many(await (await self._side()).asking.decide_many(asks, now_us, deadline_us))
 
     async def adjust(
@@ -333,7 +349,7 @@ class AwaitedPostgresStore:
         # The child must not touch its parent's loops: they share what tells them of their sockets.
         _inherited.append(self._sides)
         self._sides = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 def from_url(url: str) -> PostgresStore:

@@ -36,6 +36,8 @@ UNDECIDED = {
     "(tidegate store init URL --logged), or allow it with may_forget",
     3: "a strict rule must not forget, and synchronous_commit is off: a crash loses the latest charges. "
     "Switch it on for this role, or allow it with may_forget",
+    4: "a strict rule must not forget, and commits do not wait for the standbys: one may be promoted without "
+    "the latest charges. Set synchronous_standby_names, or allow it with may_forget",
 }
 """What it means that a request was not decided, by the status in the reply."""
 

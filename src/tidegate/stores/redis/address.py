@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["single", "sentinel", "cluster"]
 Host: TypeAlias = tuple[str, int]
 
 DEADLINE_US_MOST = 600_000_000
-CONNECTIONS_MOST = 10_000
+CONNECTIONS_MOST = 1_000
 REPLICAS_MOST = 100
 PORT, SENTINEL_PORT = 6379, 26379
 

@@ -50,6 +50,11 @@ class Shown(NamedTuple):
         """The state as core knows it; None for one that cannot be read, or that a reset has left."""
         return None if self.state is None else self.state.state
 
+    @property
+    def is_reset(self) -> bool:
+        """Whether only the note is left that the key was made fresh."""
+        return self.state is not None and self.state.algorithm == "fresh"
+
     def forgotten_after_us(self, now_us: int) -> int | None:
         """How long it is kept if nobody touches it; None for good."""
         return None if self.ttl_ms is None else self.ttl_ms * 1_000

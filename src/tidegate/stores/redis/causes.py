@@ -1,8 +1,8 @@
 """What an error of the server or of its client library means: an outage, with its cause, or a mistake.
 
 An outage is what passes by itself or by somebody's work on the server: no connection, no answer in time, a
-server that is loading, full, read-only, without permission for us. Each rule's outage rule then decides.
-A mistake is ours: a key of another type, a script that does not compile, keys of several slots. It is a
+server that is loading, full, read-only, or does not know us. Each rule's outage rule then decides.
+A mistake is ours: a key of another type, a permission that we were not given, keys of several slots. It is a
 plain StoreError and never taken for an outage, so that no rule lets requests through because of a bug.
 
 Errors are told by the code that the server put first, and by the names of the library's classes, which
@@ -28,7 +28,6 @@ BY_CODE = {
     "OOM": "out_of_memory",
     "NOAUTH": "authentication",
     "WRONGPASS": "authentication",
-    "NOPERM": "authentication",
     "CLUSTERDOWN": "cluster_down",
     "TRYAGAIN": "cluster_down",  # some keys of the slot have moved already, and others have not
 }
@@ -43,7 +42,6 @@ BY_CLASS = {
     "AuthorizationError": "authentication",
     "AuthenticationWrongNumberOfArgsError": "authentication",
     "ExternalAuthProviderError": "authentication",
-    "NoPermissionError": "authentication",
     "ClusterDownError": "cluster_down",
     "TryAgainError": "cluster_down",
     "InvalidResponse": "broken_reply",
@@ -60,10 +58,7 @@ FORGETFUL = frozenset({"read_only", "authentication", "loading"})
 """After these a connection is not used again: another server may stand behind the name by now."""
 
 _INSIDE_A_SCRIPT = re.compile(rf"(?:^|[\s:])-({'|'.join(BY_CODE)})\b")  # as Redis 6.2 words it
-_LOST_PERMISSION = (
-    *("ACL failure in script", "The user executing the script can't"),
-    *("invalid password", "Client sent AUTH", "without any password"),
-)
+_NOT_KNOWN = ("invalid password", "Client sent AUTH", "without any password")
 _TOO_MANY = "max number of clients reached"
 
 
@@ -137,7 +132,7 @@ def redirection(reply: object) -> Redirection | None:
 
 def _cause_in(text: str) -> str | None:
     """The cause that words behind the code tell."""
-    if any(words in text for words in _LOST_PERMISSION):
+    if any(words in text for words in _NOT_KNOWN):
         return "authentication"
     if _TOO_MANY in text:
         return "connection"

@@ -77,7 +77,7 @@ local function current(law, key, value, way, epoch)
     return kind.holding(law, 0, now, now - 1)
   end
   local state
-  if string.find(value, law.text, 1, true) == 1 then
+  if find(value, law.text, 1, true) == 1 then
     state = kind.read(law, value, #law.text + 1, key)
   else
     state = read(value, key)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from tidegate.errors import MissingDependency, StoreError
-from tidegate.stores.redis.address import Address, Host, Kind
+from tidegate.stores.redis.address import PORT, Address, Host, Kind
 from tidegate.stores.redis.causes import classified
 from tidegate.stores.redis.connections import AwaitedConnection, BlockingConnection, deadlined
 
@@ -84,6 +84,16 @@ class Target(NamedTuple):
     hosts: tuple[Host, ...] = ()
     master: str = ""
     sentinels: Makers = Makers(None, None)
+
+    @property
+    def identity(self) -> Hashable:
+        """What is equal wherever it leads to the same database by the same names."""
+        made = self.servers.blocking or self.servers.awaited
+        said = {} if made is None else made.arguments
+        places: tuple[object, ...] = ()
+        if self.kind == "single":
+            places = said.get("path") or (said.get("host", "localhost"), int(said.get("port", PORT)))
+        return self.kind, places, frozenset(self.hosts), self.master, int(said.get("db") or 0)
 
 
 def target_of_address(address: Address) -> Target:

@@ -26,10 +26,7 @@ class ThreadLine:
 
     def __init__(self) -> None:
         self._beside: dict[object, threading.Thread] = {}
-
-    def now_s(self) -> float:
-        """See `Line.now_s`."""
-        return time.monotonic()
+        self.now_s = time.monotonic
 
     async def beside(
         self, what: object, work: Callable[[], Coroutine[Any, Any, None]], until_s: float | None
@@ -81,10 +78,7 @@ class LoopLine:
         self._probing: dict[Link, asyncio.Task[None] | asyncio.TimerHandle] = {}
         self._beside: dict[object, asyncio.Task[None]] = {}
         self.is_closed = False
-
-    def now_s(self) -> float:
-        """See `Line.now_s`."""
-        return self._loop.time()
+        self.now_s = loop.time
 
     async def beside(
         self, what: object, work: Callable[[], Coroutine[Any, Any, None]], until_s: float | None

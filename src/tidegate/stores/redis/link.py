@@ -5,7 +5,7 @@ went. Each face has a line of its own (`lines.py`).
 
 While the breaker is open and somebody asks, probes go out beside the callers, by a thread or by the loop, on
 a connection of their own; they end with the outage, with the store, or when nobody has asked for a while. A
-probe is the script itself on no keys: it fails where decisions would, for lack of permission or while data
+probe is the script itself on no keys: it fails where decisions would, for lack of memory or while data
 is loaded.
 """
 

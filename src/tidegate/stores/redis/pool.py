@@ -46,14 +46,15 @@ class Pool:
 
         Raises StoreUnavailable if there is none in time. `until_s` is on the monotonic clock.
         """
-        try:
-            while True:
+        while True:
+            try:
                 held = self._idle.pop()  # one step, safe without the lock
-                if held[1].is_quiet() and held[0] == self._age:
-                    return held
-                self.drop(held)
-        except IndexError:
-            return self._wait(until_s)
+            except IndexError:
+                break
+            if held[1].is_quiet() and held[0] == self._age:
+                return held
+            self.drop(held)
+        return self._wait(until_s)
 
     def give(self, held: tuple[int, BlockingConnection]) -> None:
         """Put back a connection that has answered all it was asked."""

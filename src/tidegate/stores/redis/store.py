@@ -70,6 +70,7 @@ class RedisStore:
         )
         servers = self.servers
         self.health: Health = servers.topology.health
+        self.identity = servers.identity
         self.splits = servers.topology.is_cluster
         self.deadline_us = servers.options.deadline_us
         self._verbs = Verbs(servers.topology, ThreadWay(servers), servers.options.deadline_us)
@@ -97,11 +98,12 @@ class RedisStore:
         requests: Sequence[Sequence[Charge]],
         now_us: int | None = None,
         *,
+        take: bool = True,
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        """Decide independent requests in few round trips; where one failed its error stands in its place."""
+        """Decide independent requests, all within one deadline; a failed one has its error in its place."""
         self.servers.check_open()
-        return run_blocking(self._verbs.decide_many(requests, now_us, deadline_us))
+        return run_blocking(self._verbs.decide_many(requests, now_us, take, deadline_us))
 
     def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None
@@ -144,10 +146,11 @@ class AwaitedRedisStore:
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
         self.health: Health = servers.topology.health
+        self.identity = servers.identity
         self.splits = servers.topology.is_cluster
         self.deadline_us = servers.options.deadline_us
         self._ways: dict[asyncio.AbstractEventLoop, LoopWay] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         _faces.add(self)
 
     async def decide(
@@ -171,10 +174,11 @@ class AwaitedRedisStore:
         requests: Sequence[Sequence[Charge]],
         now_us: int | None = None,
         *,
+        take: bool = True,
         deadline_us: int | None = None,
     ) -> list[list[Outcome] | StoreError]:
-        """Decide independent requests in few round trips; where one failed its error stands in its place."""
-        return await (await self._begun()).verbs.decide_many(requests, now_us, deadline_us)
+        """Decide independent requests, all within one deadline; a failed one has its error in its place."""
+        return await (await self._begun()).verbs.decide_many(requests, now_us, take, deadline_us)
 
     async def adjust(
         self, adjustments: Sequence[Adjustment], now_us: int | None = None, *, deadline_us: int | None = None
@@ -233,7 +237,7 @@ class AwaitedRedisStore:
         # The child must not touch its parent's loops: they share what tells them of their sockets.
         _inherited.append(self._ways)
         self._ways = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 def from_url(url: str) -> RedisStore:

@@ -96,17 +96,23 @@ class Single:
 
 
 class ClusterHealth(Health):
-    """The sum over the nodes. It is open where some node's is."""
+    """The sum over the nodes, those that are gone included. It is open where some present node's is."""
 
     def __init__(self, where: str) -> None:
         super().__init__(where)
         self.nodes: dict[Host, Health] = {}
 
     def of(self, host: Host) -> Health:
-        """The health of one node, the same as long as the store lives."""
+        """The health of one node, the same as long as it is on the map."""
         return self.nodes.get(host) or self.nodes.setdefault(
             host, Health(f"redis cluster node {host[0]}:{host[1]}")
         )
+
+    def retire(self, host: Host) -> None:
+        """Keep what was counted of a node that has left the map, and forget whether it answered."""
+        gone = self.nodes.pop(host, None)
+        if gone is not None:
+            self.inherit(gone.stats())
 
     def stats(self) -> HealthStats:
         """What has happened so far, over all nodes."""
@@ -233,6 +239,7 @@ class Spread:
             if link not in kept:
                 self._links.pop(host, None)
                 link.leave()
+                self.health.retire(host)
 
     def _link_to(self, host: Host) -> Link:
         """The link to this node, made if it is new. No lock: of two made at once the first one stays."""

@@ -67,10 +67,11 @@ def losses(found: Mapping[str, str], replicas: int) -> list[str]:
         told.append(
             f"save is {found['save']!r}, so after a crash it comes back as it was at its last snapshot"
         )
-    connected = found.get("connected_slaves", "0")
-    if connected != "0" and not replicas:
+    connected = int(found.get("connected_slaves", "0"))
+    if connected > replicas:
         told.append(
-            f"{connected} replicas may be promoted without the last charges (replicas=1 waits for one)"
+            f"any of its {connected} replicas may be promoted without the last charges "
+            f"(replicas={connected} waits for all of them)"
         )
     return told
 

@@ -15,6 +15,7 @@ from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.health import SILENT
+from tidegate.stores.lane import own
 from tidegate.stores.redis.asking import REQUESTS_MOST
 from tidegate.stores.redis.calls import Ask, Change, Forget, Item
 from tidegate.stores.redis.link import Line, Link
@@ -52,7 +53,8 @@ class Verbs:
     def __init__(self, topology: Topology, way: Way, deadline_us: int) -> None:
         self._topology = topology
         self._way = way
-        self._deadline_us = deadline_us
+        self._deadline_s = deadline_us / US_PER_S
+        self._now_s = way.line.now_s
         self._only_link = None if topology.is_cluster else topology.links()[0]
 
     async def decide(
@@ -71,9 +73,13 @@ class Verbs:
         return answer
 
     async def decide_many(
-        self, requests: Sequence[Sequence[Charge]], now_us: int | None, deadline_us: int | None
+        self,
+        requests: Sequence[Sequence[Charge]],
+        now_us: int | None,
+        take: bool,
+        deadline_us: int | None,
     ) -> list[list[Outcome] | StoreError]:
-        """Decide each by itself. The deadline is that of a round trip; after one that failed none follows."""
+        """Decide each by itself, all within the deadline. After a round trip that failed none follows."""
         answers: list[Any] = [None] * len(requests)
         by_link: dict[Link, list[int]] = defaultdict(list)
         until_s = self._until_s(deadline_us)
@@ -90,9 +96,11 @@ class Verbs:
         async def on(link: Link, numbers: list[int]) -> None:
             failed: StoreUnavailable | None = None
             for chunk in _chunks(numbers, requests):
+                if failed is None and self._way.line.now_s() >= until_s:  # the server is not to blame
+                    failed = StoreUnavailable("no time is left to ask for the rest of many", "deadline")
                 if failed is None:
-                    asked = Ask([requests[number] for number in chunk], now_us)
-                    got = await self._asked(link, asked, self._until_s(deadline_us))
+                    asked = Ask([requests[number] for number in chunk], now_us, take)
+                    got = await self._asked(link, asked, until_s)
                     failed = _silence(got)
                 else:
                     got = [failed] * len(chunk)
@@ -139,12 +147,12 @@ class Verbs:
         await self._way.all_of([on(link, numbers) for link, numbers in by_link.items()])
         for answer in answers:
             if isinstance(answer, StoreError):
-                raise answer
+                raise own(answer)
         return answers
 
     def _until_s(self, deadline_us: int | None) -> float:
-        wanted_us = self._deadline_us if deadline_us is None else deadline_us
-        return self._way.line.now_s() + wanted_us / US_PER_S
+        wanted_s = self._deadline_s if deadline_us is None else deadline_us / US_PER_S
+        return self._now_s() + wanted_s
 
     def _common_slot(self, charges: Sequence[Charge]) -> int | None:
         if not self._topology.is_cluster or not charges:

@@ -1,0 +1,174 @@
+# keys and store: what operators see of real servers, and what is said where something is wrong.
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.running import Run
+from tests.servers.redis_like import RedisLike
+from tests.shared.stores import ADDRESSES, at_ease
+from tidegate import FixedWindow, Limiter, Policy, Rule, SlidingLog, TokenBucket, open_store
+
+POLICY = Policy(
+    [
+        Rule("organization", TokenBucket(20, "1 per 1 h"), by=("org",)),
+        Rule("user", SlidingLog(5, "1h"), by=("org", "user")),
+        Rule("everyone", FixedWindow(1_000, "day", "Europe/Berlin")),
+    ]
+)
+
+
+@pytest.fixture(params=["valkey-9", "redis-6.2", "cluster", "postgres"])
+def address(request: pytest.FixtureRequest) -> str:
+    """A store in which three organizations have spent."""
+    url = at_ease(ADDRESSES[request.param](request))
+    with Limiter(POLICY, store=url) as limiter:
+        for org in ("acme", "ac\x07me", "globex"):
+            assert limiter.hit({"org": org, "user": "ann"}, 3)
+    return url
+
+
+def test_keys_are_listed(run: Run, address: str):
+    """Each key with what is used of it, whatever the algorithm; what cannot be printed is an escape."""
+    ran = run("keys", "list", "--store", address, columns=120)
+
+    assert ran.code == 0
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert lines[0] == ["rule", "key", "used", "fresh", "in", "kept", "for"]
+    assert {(line[0], line[1]) for line in lines[1:]} == {
+        ("organization", "acme"),
+        ("organization", "ac\\x07me"),
+        ("organization", "globex"),
+        ("user", "acme,"),
+        ("user", "ac\\x07me,"),
+        ("user", "globex,"),
+        ("everyone", "(all)"),
+    }
+    assert "of 1,000" in ran.out
+
+
+def test_some_keys_are_listed(run: Run, address: str):
+    """By rule and by the beginning of the first value, for programs too."""
+    ran = run("keys", "list", "--store", address, "--rule", "user", "--prefix", "ac", "--json")
+    told = json.loads(ran.out)
+
+    assert sorted(key["key"] for key in told["keys"]) == [["ac\x07me", "ann"], ["acme", "ann"]]
+    assert {(key["used"], key["capacity"], key["rule"]) for key in told["keys"]} == {(3.0, 5.0, "user")}
+
+
+def test_a_long_list_goes_on_where_it_ended(run: Run, address: str):
+    """With a small --most a cursor leads on, until all keys have been seen."""
+    seen: set[str] = set()
+    cursor: list[str] = []
+    for _ in range(20):
+        told = json.loads(run("keys", "list", "--store", address, "--most", "1", "--json", *cursor).out)
+        seen |= {json.dumps([key["rule"], key["key"]]) for key in told["keys"]}
+        if told["cursor"] is None:
+            break
+        cursor = ["--cursor", told["cursor"]]
+
+    assert len(seen) == 7
+
+
+def test_a_key_is_shown(run: Run, address: str):
+    """Its limit, what is used, and when it is fresh; 1 for a key that is not held."""
+    ran = run("keys", "show", "--store", address, "user", "acme", "ann")
+
+    assert ran.code == 0
+    assert "a sliding log: at most 5" in ran.words
+    assert "used 3 of 5" in ran.words
+    nobody = run("keys", "show", "--store", address, "user", "acme", "bob")
+    assert (nobody.code, nobody.out) == (
+        1,
+        "nothing is held of acme, bob in user: it is as good as never used\n",
+    )
+
+
+def test_keys_are_reset(run: Run, address: str):
+    """One by its values, some by a prefix, all of a rule; the others stay."""
+    assert run("keys", "reset", "--store", address, "user", "globex", "ann").out == "1 key of user reset\n"
+    assert run("keys", "reset", "--store", address, "organization", "--prefix", "ac").words.startswith(
+        "2 keys"
+    )
+    assert run("keys", "reset", "--store", address, "user", "--all", "--json").out.split() == [
+        *("{", '"reset":', "3", "}"),
+    ]
+
+    assert "user" not in run("keys", "list", "--store", address).out
+    with Limiter(POLICY, store=address) as limiter:
+        left = limiter.peek({"org": "globex", "user": "ann"})
+        assert [outcome.remaining for outcome in left.outcomes] == [17, 5, 991]
+
+
+def test_what_to_reset_must_be_said(run: Run):
+    """Neither values, nor a prefix, nor --all is an error, and so are two of them; no server is asked."""
+    for words in ([], ["acme", "--all"], ["acme", "--prefix", "a"]):
+        ran = run("keys", "reset", "--store", "redis://127.0.0.1:1", "organization", *words)
+        assert ran.code == 2
+        assert "say what to reset" in ran.err
+
+
+def test_a_server_is_prepared_and_checked(run: Run, address: str):
+    """Preparing says what it did, and that it was done already; check finds the server usable."""
+    how = [] if address.startswith("postgresql") else ["--full"]
+    first, again = run("store", "init", address, *how), run("store", "init", address, *how)
+    checked = run("store", "check", address)
+    told = json.loads(run("store", "check", address, "--json").out)
+
+    assert (first.code, again.code, checked.code) == (0, 0, 0)
+    assert "already" in again.words
+    assert told["usable"]
+    assert {finding["grade"] for finding in told["findings"]} <= {"ok", "warning"}
+    assert {"version", "clock"} <= {finding["what"] for finding in told["findings"]}
+
+
+def test_only_a_person_knows_that_a_server_is_new(run: Run, valkey: RedisLike):
+    """Strict budgets begin empty on a server that nothing is known of, and full where it was said before."""
+    policy = Policy([Rule("cap", TokenBucket(5, "1 per 1 h"), by=("org",), strict=True)])
+    address = f"{at_ease(valkey.url)}&may_forget=yes"
+    assert "nothing to prepare" in run("store", "init", address).words
+    with Limiter(policy, store=address) as limiter:
+        assert not limiter.hit({"org": "a"})
+    assert "already" in run("store", "init", address, "--full").words
+
+    valkey.flush()
+    assert run("store", "init", address, "--full").out == "strict budgets begin full\n"
+    with Limiter(policy, store=address) as limiter:
+        assert limiter.hit({"org": "a"}, 5)
+
+
+def test_a_server_that_is_away(run: Run):
+    """Checking says so and answers 1; the others end in a line; no password is repeated."""
+    gone = "redis://:sesame@127.0.0.1:1/0"
+    checked = run("store", "check", gone)
+    listed = run("keys", "list", "--store", gone)
+
+    assert (checked.code, listed.code) == (1, 2)
+    assert "ERROR" in checked.out
+    assert listed.err.startswith("tidegate keys: ")
+    assert "sesame" not in checked.out + checked.err + listed.out + listed.err
+
+
+def test_a_store_in_a_process_has_nothing_to_show(run: Run):
+    """The embedded store cannot be looked into from another process, and says so."""
+    for words in (["keys", "list", "--store"], ["store", "check"], ["store", "init"]):
+        ran = run(*words, "memory://")
+        assert ran.code == 2
+        assert "lives inside one process" in ran.err
+
+
+def test_logged_is_for_postgres(run: Run, valkey: RedisLike):
+    """Redis has no logged tables."""
+    ran = run("store", "init", valkey.url, "--logged")
+
+    assert ran.code == 2
+    assert "only PostgreSQL has logged tables" in ran.err
+
+
+def test_the_checked_store_is_the_one_that_decides():
+    """What `store check` opens is what a limiter opens: the options of an address are the same."""
+    store = open_store("redis://127.0.0.1:1/0?deadline=20ms&prefix=shop")
+    assert store.name == "redis"
+    store.close()
