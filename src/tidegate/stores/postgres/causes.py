@@ -62,6 +62,16 @@ _CONNECTING = (
 )
 _NO_DATABASE = re.compile(r'database "?[^"]*"? does not exist', re.IGNORECASE)
 
+UNDECIDED = {
+    2: "a strict rule must not forget, and the tables are UNLOGGED: a crash empties them. Make them LOGGED "
+    "(tidegate store init URL --logged), or allow it with may_forget",
+    3: "a strict rule must not forget, and synchronous_commit is off: a crash loses the latest charges. "
+    "Switch it on for this role, or allow it with may_forget",
+    4: "a strict rule must not forget, and commits do not wait for the standbys: one may be promoted without "
+    "the latest charges. Set synchronous_standby_names, or allow it with may_forget",
+}
+"""What it means that a request was not decided, by the status in the reply."""
+
 
 class Refused(Exception):
     """The server answered with an error; the transaction has been rolled back."""

@@ -26,20 +26,12 @@ from tidegate.core.log import Log, LogState
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.core.windows import Even, Fixed, FixedState, Sliding, SlidingState
 from tidegate.errors import LimitError, StoreError, StoreUnavailable
+from tidegate.stores.postgres.causes import UNDECIDED
 
 VERSION = 1
 """The version of the schema that this file speaks to."""
 
 OF_LEVEL, OF_LINE, OF_FIXED, OF_SLIDING, OF_LOG = 1, 2, 3, 4, 5
-UNDECIDED = {
-    2: "a strict rule must not forget, and the tables are UNLOGGED: a crash empties them. Make them LOGGED "
-    "(tidegate store init URL --logged), or allow it with may_forget",
-    3: "a strict rule must not forget, and synchronous_commit is off: a crash loses the latest charges. "
-    "Switch it on for this role, or allow it with may_forget",
-    4: "a strict rule must not forget, and commits do not wait for the standbys: one may be promoted without "
-    "the latest charges. Set synchronous_standby_names, or allow it with may_forget",
-}
-"""What it means that a request was not decided, by the status in the reply."""
 
 Parameters: TypeAlias = list[bytes | None]
 Place: TypeAlias = tuple[bytes, bytes]
