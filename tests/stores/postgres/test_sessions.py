@@ -129,6 +129,21 @@ class TestBlockingPool:
             with pool.connection() as connection:
                 assert connection.execute("SELECT 1").fetchone() == (1,)
 
+    def test_two_stores_on_one_pool(self, made: Database):
+        """Their statements do not meet, be it the same schema or another one."""
+        with ConnectionPool(made.unix_url, min_size=1, max_size=1, open=True) as pool:
+            stores = [Face("blocking", pool, schema=schema) for schema in ("tidegate", "tidegate", "other")]
+            stores[2].said("init")
+            for _ in range(2):
+                for store in stores:
+                    store.takes()
+
+            assert [store.left() for store in stores] == [6, 6, 8]
+            for store in stores:
+                store.close()
+            with pool.connection() as connection:
+                connection.execute("DROP SCHEMA other CASCADE")
+
     def test_without_prepared_statements(self, made: Database):
         """Where the user has switched them off, none is prepared."""
         options = {"prepare_threshold": None}
