@@ -111,9 +111,12 @@ class _LimiterBase:
         )
         setting = Setting(policy, self._port, self._desk, clock, self._locks[1], outages)
         fast, retired = self._compile(policy), self._compiled
+        before = getattr(self, "_setting", None)
         self._use(setting, fast)
         if retired is not None:
             retired.retire()
+        if before is not None:
+            before.outages.retire(outages)
 
     def _use(self, setting: Setting, fast: Compiled | None) -> None:
         self._setting, self._compiled = setting, fast

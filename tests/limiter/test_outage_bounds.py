@@ -48,7 +48,7 @@ def _restart_full_by_the_clock(monkeypatch):
     monkeypatch.setattr(
         shares.Shares,
         "_beginning_us",
-        lambda self, rule, node, now_us: began(self, rule, node, now_us) - 10**8,
+        lambda self, *given: began(self, *given) - 10**8,
     )
 
 

@@ -65,6 +65,7 @@ class Reserved:
         assert isinstance(rule.reserve, Reserve)
         self.index = rule.reserve.index
         self._rule, self._reserve, self._workers = rule.name, rule.reserve, workers
+        self.division = (rule.reserve.share, rule.reserve.nodes, workers)
         self._known: dict[int, tuple[Limit, Split]] = {}  # by identity, for a limit is slow to hash
 
     def split(self, limit: Limit) -> Split:
@@ -117,7 +118,15 @@ class Outages:
             if isinstance(rule.reserve, Reserve) and shares is not None:
                 self.reserved[rule.name] = Reserved(rule, workers)
                 if rule.reserve.index is not None:
-                    shares.begin(rule.name, rule.reserve.index)
+                    shares.begin(rule.name, rule.reserve.index, self.reserved[rule.name].division)
+
+    def retire(self, successor: Outages) -> None:
+        """End the shares that the successor, which decides from now on, does not go on with."""
+        for name, reserved in self.reserved.items():
+            after = successor.reserved.get(name)
+            if reserved.index is not None and (after is None or after.index != reserved.index):
+                assert self.shares is not None
+                self.shares.end(name, reserved.index)
 
     def refuses(self, charge: Charge) -> bool:
         """Whether a charge is refused in an outage, whatever else is asked."""

@@ -3,7 +3,8 @@
 A share is the bucket (B_i, r_i) of `core/outage.py` for one key, decided by the same law as any other. It
 begins EMPTY when the process first takes it, for nobody knows what was spent of it before a restart, and
 fills at r_i. A key that is not held has spent nothing since, so it is as full as that time allows: a key
-that has become fresh can be forgotten, which loses nothing and grants nothing.
+that has become fresh can be forgotten, which loses nothing and grants nothing. A share of another division
+of the limit begins empty as well, for others may have spent meanwhile what it owns from now on.
 
 At most `rows_most` keys are held. Each new one looks at the two that were looked at longest ago and
 forgets those that are fresh; when there is no room, a new key has no share and is left to the store.
@@ -14,7 +15,7 @@ from a signal handler while its own thread is deciding here has no share either.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
@@ -37,6 +38,13 @@ class Share(NamedTuple):
     charge: Charge
 
 
+class _Beginning(NamedTuple):
+    """When a share began, and of which division of the limit it is."""
+
+    at_us: int
+    division: Hashable
+
+
 class Shares:
     """The shares of one process, of any number of rules. `now_us` and `lock` come from outside."""
 
@@ -47,16 +55,20 @@ class Shares:
         self._lock = lock
         self._rows_most = rows_most
         self._rows: OrderedDict[tuple[str, int, Key], Any] = OrderedDict()
-        self._begun_us: dict[tuple[str, int], int] = {}
+        self._begun: dict[tuple[str, int], _Beginning] = {}
         self._last_begun_us: int | None = None
         self._busy = False
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def begin(self, rule: str, node: int) -> None:
-        """Own the share from now on, empty; one that is owned already stays as it is."""
-        self._alone(self._beginning_us, rule, node, self.now_us())
+    def begin(self, rule: str, node: int, division: Hashable = None) -> None:
+        """Own the share from now on, empty; one of the same division that is owned already stays as it is."""
+        self._alone(self._begin, rule, node, division)
+
+    def end(self, rule: str, node: int) -> None:
+        """Own the share no more; should it come back, it begins empty."""
+        self._alone(self._end, rule, node)
 
     def ask(self, shares: Sequence[Share], *, take: bool) -> list[Outcome | None]:
         """What each share says, by itself; None where there is no share to ask.
@@ -78,10 +90,21 @@ class Shares:
         """Hold nothing, and let all shares begin anew: this process is another than it was."""
         self._busy = False
         self._rows.clear()
-        begun, self._begun_us = list(self._begun_us), {}
+        begun, self._begun = self._begun, {}
         now_us = self.now_us()
-        for rule, node in begun:
-            self._beginning_us(rule, node, now_us)
+        for (rule, node), beginning in begun.items():
+            self._beginning_us(rule, node, now_us, beginning.division)
+
+    def _begin(self, rule: str, node: int, division: Hashable) -> None:
+        begun = self._begun.get((rule, node))
+        if begun is not None and begun.division != division:
+            self._end(rule, node)
+        self._beginning_us(rule, node, self.now_us(), division)
+
+    def _end(self, rule: str, node: int) -> None:
+        self._begun.pop((rule, node), None)
+        for row in [row for row in self._rows if row[:2] == (rule, node)]:
+            del self._rows[row]
 
     def _ask(self, shares: Sequence[Share], take: bool) -> list[Outcome | None]:
         now_us = self.now_us()
@@ -125,16 +148,17 @@ class Shares:
             stored = law.holding(law.capacity, since_us, since_us)
         return current(charge, stored, now_us)
 
-    def _beginning_us(self, rule: str, node: int, now_us: int) -> int:
+    def _beginning_us(self, rule: str, node: int, now_us: int, division: Hashable = None) -> int:
         """When the share began; each began at an instant of its own, so that no two have one busy period."""
-        begun_us = self._begun_us.get((rule, node))
-        if begun_us is None:
-            if len(self._begun_us) >= BEGINNINGS_MOST:
-                self._begun_us.clear()  # those that are asked again begin empty
+        begun = self._begun.get((rule, node))
+        if begun is None:
+            if len(self._begun) >= BEGINNINGS_MOST:
+                self._begun.clear()  # those that are asked again begin empty
+                self._rows.clear()
             last_us = self._last_begun_us
-            begun_us = self._last_begun_us = now_us if last_us is None else max(now_us, last_us + 1)
-            self._begun_us[rule, node] = begun_us
-        return begun_us
+            at_us = self._last_begun_us = now_us if last_us is None else max(now_us, last_us + 1)
+            begun = self._begun[rule, node] = _Beginning(at_us, division)
+        return begun.at_us
 
     def _has_room(self, now_us: int) -> bool:
         """Whether one more key may be held, after forgetting some that are fresh."""
