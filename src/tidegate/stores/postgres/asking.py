@@ -19,7 +19,7 @@ from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
 from tidegate.stores.health import SILENT
 from tidegate.stores.postgres.causes import OTHER_ISOLATION, ROLLED_BACK, Lost, Refused, TimeUp
-from tidegate.stores.postgres.driver import Row, Statement
+from tidegate.stores.postgres.driver import Row
 from tidegate.stores.postgres.trips import Trips, ticks_us
 from tidegate.stores.postgres.wire import (
     Ask,
@@ -69,6 +69,7 @@ class Asking:
                 name, call = "decide", self._call(now_us, look_first=not is_known)
                 around_us = self._server_us() if now_us is None else now_us
                 parameters = encode_decide((ask,), call, shared.calendars, around_us)
+                name = _deciding(parameters)
             try:
                 rows = await self.trips.exchanged(shared.statements[name], parameters, until_s)
                 reply = _value(rows)
@@ -231,7 +232,7 @@ class Asking:
         """What a function of the schema answers, decoded. The breaker is asked before, and told after."""
         self.trips.check()
         try:
-            rows = await self._repeated(self._shared.statements[name], encode, call, until_s)
+            rows = await self._repeated(name, encode, call, until_s)
             decoded = decode(_value(rows))
         except (Refused, Lost, TimeUp, StoreUnavailable) as error:
             raise self.trips.judged(error, calls) from error
@@ -240,11 +241,12 @@ class Asking:
         return decoded
 
     async def _repeated(
-        self, statement: Statement, encode: Callable[..., Parameters], call: Call, until_s: float
+        self, name: str, encode: Callable[..., Parameters], call: Call, until_s: float
     ) -> list[Row]:
         """The rows, asked for again where nothing has been carried out for certain."""
         for attempt in range(ATTEMPTS_MOST):
             parameters = encode(call=call)
+            statement = self._shared.statements[_deciding(parameters) if name == "decide" else name]
             try:
                 return await self.trips.exchanged(statement, parameters, until_s)
             except Refused as error:
@@ -259,6 +261,11 @@ class Asking:
     def _server_us(self) -> int:
         """About where the server's clock is."""
         return _local_us() + self._shared.server_is_ahead_us
+
+
+def _deciding(parameters: Parameters) -> str:
+    """The function that these are for: where a key is named by its digest, it is told in full besides."""
+    return "decide" if len(parameters) == 5 else "decide_named"
 
 
 def _value(rows: Sequence[Row]) -> bytes | None:

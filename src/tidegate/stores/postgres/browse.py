@@ -18,8 +18,9 @@ from tidegate.core.windows import Calendar, Even, Fixed, FixedState, Sliding, Sl
 from tidegate.drive import run_blocking
 from tidegate.errors import StoreError
 from tidegate.stores.postgres.driver import Row
+from tidegate.stores.postgres.places import key_in, place_of, rule_in
 from tidegate.stores.postgres.store import PostgresStore
-from tidegate.stores.postgres.wire import key_in, numbers_in, place_of, rule_in
+from tidegate.stores.postgres.wire import numbers_in
 
 WITHIN_US = 5_000_000
 """A person waits longer than a request does."""
@@ -86,10 +87,10 @@ def list_keys(
     found: list[tuple[str, Key]] = []
     for _ in range(STEPS_MOST):
         rows = _listed(store, rule, after, most - len(found) if prefix is None else ROWS_MOST)
-        for named_rule, named_key in rows:
-            after = named_rule, named_key
-            if prefix is None or _beginning(named_key).startswith(prefix):
-                found.append((rule_in(named_rule), key_in(named_key)))
+        for *place, whole in rows:
+            named_rule, _ = after = place[0], place[1]
+            if prefix is None or _beginning(whole).startswith(prefix):
+                found.append((rule_in(named_rule), key_in(whole)))
                 if len(found) >= most:
                     return Page(found, f"{after[0].hex()}-{after[1].hex()}")
         if not rows:
@@ -127,11 +128,12 @@ def reset_keys(store: PostgresStore, rule: str | None = None, key_prefix: str | 
 
 def _listed(
     store: PostgresStore, rule: str | None, after: tuple[bytes, bytes], most: int
-) -> list[tuple[bytes, bytes]]:
+) -> list[tuple[bytes, bytes, bytes]]:
+    """Rule, key, and the key in full, as they are named."""
     named = None if rule is None else place_of(rule, "")[0]
     return [
-        (one or b"", other or b"")
-        for one, other in _rows(store, "listed", (named, *after, most.to_bytes(4, "big")))
+        (one or b"", other or b"", whole or other or b"")
+        for one, other, whole in _rows(store, "listed", (named, *after, most.to_bytes(4, "big")))
     ]
 
 

@@ -1,20 +1,21 @@
 -- What operators ask: which keys there are, what one holds, and what is known of the whole.
 
--- The next keys after the given one, of one rule (null: of all), in the order of rule and key.
+-- The next keys after the given one, of one rule (null: of all), in the order of rule and key; `whole` where
+-- that is not all of a key.
 CREATE OR REPLACE FUNCTION listed(of_rule bytea, after_rule bytea, after_key bytea, rows_most int)
-RETURNS TABLE (rule bytea, key bytea) LANGUAGE plpgsql STABLE SECURITY DEFINER
+RETURNS TABLE (rule bytea, key bytea, whole bytea) LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path FROM CURRENT
 SET enable_seqscan = off
 AS $$
 BEGIN
   IF of_rule IS NULL THEN
     RETURN QUERY
-      SELECT t.rule, t.key FROM state t
+      SELECT t.rule, t.key, t.whole FROM state t
       WHERE (t.rule, t.key) > (after_rule, after_key) AND t.kind IS NOT NULL
       ORDER BY t.rule, t.key LIMIT rows_most;
   ELSE
     RETURN QUERY
-      SELECT t.rule, t.key FROM state t
+      SELECT t.rule, t.key, t.whole FROM state t
       WHERE t.rule = of_rule AND t.key > after_key AND t.kind IS NOT NULL
       ORDER BY t.key LIMIT rows_most;
   END IF;

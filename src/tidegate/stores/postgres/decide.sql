@@ -213,7 +213,7 @@ BEGIN
           IF s.kind IS NULL THEN  -- as `unknown` says
             s := ROW(
               NULL, NULL, s.sweep_at_us, 'L', numbers[n + 2], numbers[n + 3], numbers[n + 4], NULL, NULL, NULL,
-              0, NULL, now_us, now_us - 1, 0, NULL, NULL, NULL
+              0, NULL, now_us, now_us - 1, 0, NULL, NULL, NULL, NULL
             )::state;
           ELSE  -- as `level_advance` says
             s.used := CASE
@@ -343,6 +343,22 @@ BEGIN
       series = s.series
     WHERE t.ctid = alone.place;
   END IF;
+  RETURN reply;
+END
+$$;
+
+-- `decide` for keys of which some are named by their digests: `wholes` are these in full, '' for the others.
+CREATE OR REPLACE FUNCTION decide_named(
+  of_rules bytea[], of_keys bytea[], numbers bigint[], calendars text[], edges_us bigint[], wholes bytea[]
+) RETURNS bigint[] LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path FROM CURRENT
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  reply CONSTANT bigint[] := decide(of_rules, of_keys, numbers, calendars, edges_us);
+  named CONSTANT bigint := name_rows(of_rules, of_keys, wholes);
+BEGIN
   RETURN reply;
 END
 $$;

@@ -35,6 +35,21 @@ BEGIN
 END
 $$;
 
+-- The rows of these keys say what they are in full, where their names do not ('' where they do). A row is named by
+-- the call that makes it, so nobody else has a hold on those that are named here.
+CREATE OR REPLACE FUNCTION name_rows(of_rules bytea[], of_keys bytea[], wholes bytea[]) RETURNS bigint
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  FOR i IN 1 .. coalesce(cardinality(wholes), 0) LOOP
+    IF wholes[i] <> '' THEN
+      UPDATE state t SET whole = wholes[i]
+      WHERE t.rule = of_rules[i] AND t.key = of_keys[i] AND t.whole IS NULL;
+    END IF;
+  END LOOP;
+  RETURN 0;
+END
+$$;
+
 -- When the row may go, if its state is kept at `now_us`: a minute after the key is fresh, by the real clock. A told
 -- instant may belong to a clock that runs slower than that, so then it stays for an hour.
 CREATE OR REPLACE FUNCTION sweep_instant_us(s state, now_us bigint, is_told boolean) RETURNS bigint

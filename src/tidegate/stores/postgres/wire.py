@@ -27,6 +27,7 @@ from tidegate.core.outcome import Charge, Outcome
 from tidegate.core.windows import Even, Fixed, FixedState, Sliding, SlidingState
 from tidegate.errors import LimitError, StoreError, StoreUnavailable
 from tidegate.stores.postgres.causes import UNDECIDED
+from tidegate.stores.postgres.places import Place, is_digest, place_of, whole_of
 
 VERSION = 1
 """The version of the schema that this file speaks to."""
@@ -34,7 +35,6 @@ VERSION = 1
 OF_LEVEL, OF_LINE, OF_FIXED, OF_SLIDING, OF_LOG = 1, 2, 3, 4, 5
 
 Parameters: TypeAlias = list[bytes | None]
-Place: TypeAlias = tuple[bytes, bytes]
 LawNumbers: TypeAlias = tuple[int, int, int, int, int, int, Local | None]
 
 _BYTEA, _BIGINT, _TEXT = 17, 20, 25
@@ -98,28 +98,11 @@ class Calendars:
             return after_us
 
 
-def place_of(rule: str, key: Key) -> Place:
-    """How (rule, key) is named in the tables: injective, whatever the rule and the key are."""
-    return (
-        rule.encode("utf-8", "surrogatepass"),
-        b"t" + key.encode("utf-8", "surrogatepass") if isinstance(key, str) else b"b" + key,
-    )
-
-
-def key_in(named: bytes) -> Key:
-    """The key that is named so."""
-    return named[1:].decode("utf-8", "surrogatepass") if named[:1] == b"t" else named[1:]
-
-
-def rule_in(named: bytes) -> str:
-    """The rule that is named so."""
-    return named.decode("utf-8", "surrogatepass")
-
-
 def encode_decide(asks: Sequence[Ask], call: Call, calendars: Calendars, windows_at_us: int) -> Parameters:
     """The parameters of `decide` for independent requests, decided in this order.
 
-    Raises StoreError for what cannot be asked, and LimitError for an instant that no calendar has.
+    Where a key is named by its digest there is one more, and they are those of `decide_named`. Raises
+    StoreError for what cannot be asked, and LimitError for an instant that no calendar has.
     """
     writing = _Writing([charge for charges, _ in asks for charge in charges], call, calendars, windows_at_us)
     numbers = _header(call, len(asks))
@@ -127,7 +110,8 @@ def encode_decide(asks: Sequence[Ask], call: Call, calendars: Calendars, windows
         numbers += (take, len(charges))
         for charge in charges:
             numbers += writing.charge(charge)
-    return writing.parameters(numbers)
+    wholes = writing.wholes()
+    return writing.parameters(numbers) if wholes is None else [*writing.parameters(numbers), wholes]
 
 
 def encode_one(charge: Charge, now_us: int | None) -> Parameters | None:
@@ -162,13 +146,15 @@ def encode_adjust(
             full,
             min(debt, _MOST),
         )
-    return writing.parameters(numbers)
+    return [*writing.parameters(numbers), writing.wholes()]
 
 
 def encode_forget(keys: Sequence[tuple[str, Key]], call: Call) -> Parameters:
     """The parameters of `forget`."""
-    places = sorted({place_of(rule, key) for rule, key in keys})
-    return [*_named(places), bigints(_header(call, len(places)))]
+    wholes = {place_of(rule, key): whole_of(key) for rule, key in keys}
+    places = sorted(wholes)
+    numbers = bigints(_header(call, len(places)))
+    return [*_named(places), numbers, texts([wholes[place] for place in places], _BYTEA)]
 
 
 def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | StoreError | Missed]:
@@ -280,8 +266,16 @@ class _Writing:
             self._edges[calendar] = self._calendars.edges_us(calendar, self._at_us)
         return list(self._edges).index(calendar) + 1
 
+    def wholes(self) -> bytes | None:
+        """The keys in full that are named by their digests, and nothing for the others; None without any."""
+        for _, named in self._places:
+            if is_digest(named):
+                wholes = {self._numbers[rule, key]: whole_of(key) for rule, key in self._numbers}
+                return texts([wholes[number] for number in range(1, len(self._places) + 1)], _BYTEA)
+        return None
+
     def parameters(self, numbers: list[int]) -> Parameters:
-        """All five parameters."""
+        """The five parameters that all calls have."""
         calendars = [calendar_text(calendar) for calendar in self._edges]
         edges_us = [edge for edges in self._edges.values() for edge in edges]
         return [
