@@ -27,7 +27,7 @@ BEGIN
     s := overdraw(s, -units, numbers[n + 21]);
     changed := left_over(s) - before;
     RETURN;
-  ELSIF s.kind IS NULL OR is_change(s, l) THEN  -- a changed limit voids what was taken before it
+  ELSIF s.kind IS NULL OR s.kind = 'N' OR is_change(s, l) THEN  -- a changed limit voids what was taken before it
     RETURN;
   END IF;
   s := advance(s, l, now_us);
@@ -114,7 +114,7 @@ BEGIN
     END IF;
     IF done.changed <> 0 THEN
       states[place] := s;
-      sweeps[place] := sweep_instant_us(s, now_us, numbers[6] = 1);
+      sweeps[place] := sweep_instant_us(s, now_us, numbers[6] = 1, numbers[n + 11] = 1);
       IF s.kind = 'G' THEN
         checked := log_write(s);  -- now, for the next one may look for this entry
       END IF;

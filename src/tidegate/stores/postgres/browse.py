@@ -57,12 +57,12 @@ class StoredState(NamedTuple):
 
     @property
     def is_reset(self) -> bool:
-        """Whether only a note is left that the key was made fresh: never, a reset leaves a level of 0."""
-        return False
+        """Whether all that is known is that the key was made fresh, after what there was had been lost."""
+        return self.algorithm == "fresh"
 
     @property
     def core_state(self) -> Any:
-        """The state as core knows it."""
+        """The state as core knows it; None if `is_reset`."""
         return self.state
 
     def forgotten_after_us(self, now_us: int) -> int | None:
@@ -156,6 +156,11 @@ def _stored(row: Row) -> StoredState:
     kind, calendar, packed, sweep_at_us = row
     numbers = numbers_in(packed)
     room, q, p, length_us, parts, used, before, at_us, since_us, given_back, start_us, end_us = numbers
+    swept_at_us: int | None = int.from_bytes(sweep_at_us or b"", "big", signed=True)
+    if swept_at_us == 2**63 - 1:
+        swept_at_us = None
+    if kind == b"N":
+        return StoredState("fresh", 0, 0, 0, 0, None, swept_at_us)
     law: Any
     state: Any
     if kind == b"L":
@@ -171,7 +176,6 @@ def _stored(row: Row) -> StoredState:
     else:
         law = Log(room, length_us)
         state = law.holding(used - before, end_us, since_us)
-    swept_at_us = int.from_bytes(sweep_at_us or b"", "big", signed=True)
     return StoredState(
         _ALGORITHMS[kind or b"G"],
         law.capacity,
@@ -179,7 +183,7 @@ def _stored(row: Row) -> StoredState:
         at_us,
         since_us,
         state,
-        None if swept_at_us == 2**63 - 1 else swept_at_us,
+        swept_at_us,
     )
 
 

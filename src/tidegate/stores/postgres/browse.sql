@@ -33,9 +33,9 @@ BEGIN
     SELECT
       t.kind::text, t.calendar::text,
       ARRAY[
-        t.room, coalesce(t.q, 0), coalesce(t.p, 0), coalesce(t.length_us, 0), coalesce(t.parts, 0), t.used,
-        coalesce(t.before, 0), t.at_us, t.busy_since_us, coalesce(t.given_back, 0), coalesce(t.start_us, 0),
-        coalesce(t.end_us, 0)
+        coalesce(t.room, 0), coalesce(t.q, 0), coalesce(t.p, 0), coalesce(t.length_us, 0), coalesce(t.parts, 0),
+        coalesce(t.used, 0), coalesce(t.before, 0), coalesce(t.at_us, 0), coalesce(t.busy_since_us, 0),
+        coalesce(t.given_back, 0), coalesce(t.start_us, 0), coalesce(t.end_us, 0)
       ],
       t.sweep_at_us
     FROM state t WHERE t.rule = of_rule AND t.key = of_key AND t.kind IS NOT NULL;

@@ -86,7 +86,7 @@ CREATE OR REPLACE FUNCTION state_at(
 DECLARE
   l law := law_of(numbers, n, calendars, edges_us);
 BEGIN
-  is_changed := s.kind IS NOT NULL AND is_change(s, l);
+  is_changed := coalesce(s.kind, 'N') <> 'N' AND is_change(s, l);
   s := current_state(s, l, now_us, numbers[n + 10], CASE WHEN numbers[n + 11] = 1 THEN epoch_us END);
 END
 $$;
@@ -283,9 +283,9 @@ BEGIN
             sweeps := array_fill(NULL::bigint, ARRAY[cardinality(of_rules)]);
           END IF;
           sweeps[numbers[n]] := CASE
-            WHEN s.kind = 'L' AND s.p > 0 AND numbers[6] = 0
+            WHEN s.kind = 'L' AND s.p > 0 AND numbers[6] = 0 AND numbers[n + 11] = 0
             THEN ((now_us + 60000000 + (s.used + s.p - 1) / s.p) / 60000000 + 1) * 60000000
-            ELSE sweep_instant_us(s, now_us, numbers[6] = 1)
+            ELSE sweep_instant_us(s, now_us, numbers[6] = 1, numbers[n + 11] = 1)
           END;
           IF s.kind = 'G' AND is_locked THEN
             refusal := log_write(s);
