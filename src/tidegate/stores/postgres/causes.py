@@ -20,12 +20,13 @@ FORGOTTEN = "TG001"
 OTHER_VERSION = "TG002"
 OTHER_ISOLATION = "TG003"
 NOT_PREPARED, PREPARED_ALREADY = "26000", "42P05"
+GAVE_UP = "57014"
 ROLLED_BACK = frozenset({FORGOTTEN, OTHER_ISOLATION, NOT_PREPARED, "40001", "40P01"})
 """After these nothing has been carried out, for certain, and the same may be asked again."""
 
 _BY_STATE = {
     "55P03": "busy",  # a lock was not free in time
-    "57014": "deadline",  # the server gave up, as we had told it to
+    GAVE_UP: "deadline",  # the server gave up, as we had told it to
     "25006": "read_only",
     "53100": "out_of_memory",  # the disk is full
     "53200": "out_of_memory",

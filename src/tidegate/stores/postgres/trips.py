@@ -65,8 +65,10 @@ class Trips:
         """Tell the breaker that so many callers got no usable answer."""
         was_open = self.health.is_open
         self.health.failed(error, ticks_us(), calls)
-        if error.cause in FORGETFUL or (self.health.is_open and not was_open):
+        if error.cause in FORGETFUL:
             self.pool.renew()
+        elif self.health.is_open and not was_open:
+            self.pool.doubt()
 
     def until_s(self, deadline_us: int | None) -> float:
         """When a call that begins now must have ended."""
@@ -93,7 +95,7 @@ class Trips:
         )
 
     async def _by_link(self, work: Callable[[Link], Awaitable[list[Row]]], until_s: float) -> list[Row]:
-        """What comes of work with a link, which is dropped if that is anything but an answer."""
+        """What comes of work with a link, which is not used on if that is anything but an answer."""
         pool = self.pool
         link = await pool.take(until_s)
         try:
@@ -102,6 +104,9 @@ class Trips:
             rows = await work(link)
         except Refused:
             await pool.give(link)
+            raise
+        except TimeUp:
+            await pool.give_late(link)
             raise
         except BaseException:
             link.drop()
