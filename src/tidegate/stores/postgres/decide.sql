@@ -4,7 +4,7 @@
 --
 --   of_rules, of_keys   the keys of all requests, each once, in an order that all callers share: they are locked
 --                       in this order, one after another, so no two calls wait for each other
---   numbers             1 version of the schema, 2 unused, 3 whether to look before locking, 4 whether a strict
+--   numbers             1 version of the schema, 2 whether to leave out what others hold, 3 whether to look before locking, 4 whether a strict
 --                       rule may use a store that forgets, 5 lock timeout in ms (0: the session's), 6 whether an
 --                       instant is told, 7 that instant, 8 how many requests; then for each request whether to
 --                       take (0: only ask), how many charges, and for each of these 13 numbers: 0 place among
@@ -17,12 +17,15 @@
 -- of the state after: used, at, busy since, and for a level what was given back, for a fixed window its two ends,
 -- for two counters the start and the count before, for a log the instant that frees enough and the newest one.
 -- Or a request was not decided: 1 and the instant that is in no window that was told; 2: a strict rule, and the
--- tables are not logged; 3: a strict rule, and commits do not wait for the disk; 4: nor for the standbys.
+-- tables are not logged; 3: a strict rule, and commits do not wait for the disk; 4: nor for the standbys; 9: another
+-- transaction holds a row of it, and such ones were to be left out.
 --
 -- Who is only refused changes nothing, so looking is enough: no lock, nothing written. Where a look finds that
 -- something must be written, the keys are locked, read again and decided again, at an instant read after the
 -- locks. A key that was never charged gets a row before anything is locked: so whoever waits for such a row
 -- holds rows of that kind only, and whoever waits for a lock waits for one that comes later in the order.
+
+-- A row of kind X stands for one that another transaction holds; it is never written.
 
 -- Why a strict rule must not rely on this store: 2, 3, 4, or 0 if it may. Whoever may not see standbys sees that
 -- there are some.
@@ -176,6 +179,16 @@ BEGIN
         SELECT t.ctid AS place, t AS s INTO alone
         FROM state t WHERE t.rule = of_rules[1] AND t.key = of_keys[1] FOR NO KEY UPDATE;
         states := CASE WHEN alone.place IS NOT NULL THEN ARRAY[alone.s] END;
+      ELSIF numbers[2] = 1 THEN
+        SELECT
+          array_agg(k.place ORDER BY u.number),
+          array_agg(coalesce(k.s, jsonb_populate_record(NULL::state, '{"kind": "X"}')) ORDER BY u.number)
+        INTO places, states
+        FROM unnest(of_rules, of_keys) WITH ORDINALITY u (rule, key, number)
+          LEFT JOIN LATERAL (
+            SELECT t.ctid AS place, t AS s FROM state t
+            WHERE t.rule = u.rule AND t.key = u.key FOR NO KEY UPDATE SKIP LOCKED
+          ) k ON true;
       ELSE
         SELECT array_agg(k.place), array_agg(k.s) INTO places, states
         FROM unnest(of_rules, of_keys) u (rule, key),
@@ -227,6 +240,10 @@ BEGIN
             WHEN s.used <= s.room AND numbers[n + 7] <= (s.room - s.used) / (s.q / 1000) THEN 1 ELSE 0
           END;
         ELSE
+          IF s.kind = 'X' THEN
+            refusal := 9;
+            EXIT;
+          END IF;
           at := s.at_us;
           IF numbers[n + 11] = 1 THEN
             refusal := CASE WHEN numbers[4] = 1 THEN 0 ELSE forgets() END;

@@ -163,7 +163,7 @@ class Link:
     async def allow(self, port: Port, until_s: float) -> None:
         """The server lets this call, and those that come after it, take as long as this deadline allows."""
         allowed_ms = int((until_s - port.now_s()) * 1_000) + 1
-        script = f"SET statement_timeout={allowed_ms}; SET lock_timeout={lock_timeout_ms(allowed_ms)}"
+        script = "; ".join(f"SET {name}={ms}" for name, ms in timeouts_ms(allowed_ms).items())
         await self.run(port, script.encode(), until_s)
         self.allowed_ms = allowed_ms
 
@@ -264,9 +264,14 @@ def _said(raw: Any) -> str:
     return str(raw.error_message.decode("utf-8", "replace")).strip()
 
 
+def timeouts_ms(allowed_ms: int) -> dict[str, int]:
+    """When the server gives a call up, so that its answer, that it has, still comes in time."""
+    return {"statement_timeout": max(1, allowed_ms * 4 // 5), "lock_timeout": lock_timeout_ms(allowed_ms)}
+
+
 def lock_timeout_ms(allowed_ms: int) -> int:
-    """How long a call waits for a row: so that its answer, that it was not free, still comes in time."""
-    return max(1, allowed_ms * 4 // 5)
+    """How long a call waits for a row. For others that wait for it too it may wait as long once more."""
+    return max(1, allowed_ms * 3 // 5)
 
 
 # --- addresses ---

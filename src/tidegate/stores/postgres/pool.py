@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from tidegate.errors import StoreError
 from tidegate.stores.postgres import driver
 from tidegate.stores.postgres.address import Address, Options, allowed_ms
-from tidegate.stores.postgres.causes import Lost, Refused, TimeUp
+from tidegate.stores.postgres.causes import Crowded, Lost, Refused, TimeUp
 from tidegate.stores.postgres.driver import Link
 from tidegate.stores.postgres.ports import Port
 from tidegate.stores.postgres.warming import warm
@@ -103,8 +103,10 @@ class OwnPool:
                 try:
                     await gate.wait(until_s)
                 except TimeUp:
-                    what = "was ready" if may_open else f"of {self._options.max_connections} was free"
-                    raise TimeUp(f"no connection {what} in time") from None
+                    if may_open:
+                        raise TimeUp("no connection was ready in time") from None
+                    most = self._options.max_connections
+                    raise Crowded(f"no connection of {most} was free in time") from None
                 finally:
                     if not is_opening and failures in self._hoping:
                         self._hoping = [told for told in self._hoping if told is not failures]

@@ -13,12 +13,13 @@ from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.health import Health
 from tidegate.stores.postgres.address import Options
 from tidegate.stores.postgres.attending import Attendant
-from tidegate.stores.postgres.causes import Lost, Refused, TimeUp, classified
+from tidegate.stores.postgres.causes import Crowded, Lost, Refused, TimeUp, classified
 from tidegate.stores.postgres.driver import Link, Row, Statement, lock_timeout_ms
 from tidegate.stores.postgres.familiar import Familiar
 from tidegate.stores.postgres.pool import Pool
 from tidegate.stores.postgres.ports import Port
 from tidegate.stores.postgres.schema import statements
+from tidegate.stores.postgres.stuck import Stuck
 from tidegate.stores.postgres.wire import Calendars, Call, Parameters, encode_decide
 
 FORGETFUL = frozenset({"read_only", "authentication", "loading"})
@@ -36,6 +37,7 @@ class Shared:
         self.statements = statements(options.schema)
         self.calendars = Calendars()
         self.familiar = Familiar()
+        self.stuck = Stuck()
         self.server_is_ahead_us = 0
         self.in_transactions = False  # whether the sessions have another isolation level than we need
 
@@ -96,10 +98,11 @@ class Trips:
 
     async def _by_link(self, work: Callable[[Link], Awaitable[list[Row]]], until_s: float) -> list[Row]:
         """What comes of work with a link, which is not used on if that is anything but an answer."""
-        pool = self.pool
+        pool, begin_s = self.pool, self.port.now_s()
         link = await pool.take(until_s)
+        taken_s = self.port.now_s()
         try:
-            if link.allowed_ms and (until_s - self.port.now_s()) * 1_000 > link.allowed_ms + 1:
+            if link.allowed_ms and (until_s - taken_s) * 1_000 > link.allowed_ms + 1:
                 await link.allow(self.port, until_s)
             rows = await work(link)
         except Refused:
@@ -107,6 +110,8 @@ class Trips:
             raise
         except TimeUp:
             await pool.give_late(link)
+            if taken_s - begin_s > until_s - taken_s:
+                raise Crowded("most of the time went by until a connection was free") from None
             raise
         except BaseException:
             link.drop()

@@ -32,6 +32,8 @@ from tidegate.stores.postgres.places import Place, is_digest, place_of, whole_of
 VERSION = 1
 """The version of the schema that this file speaks to."""
 
+_HELD = 9
+
 OF_LEVEL, OF_LINE, OF_FIXED, OF_SLIDING, OF_LOG = 1, 2, 3, 4, 5
 
 Parameters: TypeAlias = list[bytes | None]
@@ -54,18 +56,26 @@ class Ask(NamedTuple):
 
 
 class Call(NamedTuple):
-    """How a call is to be carried out; the same for all that travels in it."""
+    """How a call is to be carried out; the same for all that travels in it.
+
+    `leaves_held`: requests for rows that others hold are left out, and answered with `Held`.
+    """
 
     now_us: int | None = None
     look_first: bool = False
     may_forget: bool = False
     lock_timeout_ms: int = 0
+    leaves_held: bool = False
 
 
 class Missed(NamedTuple):
     """Nothing was charged: this instant lies outside the calendar windows that were sent."""
 
     at_us: int
+
+
+class Held(NamedTuple):
+    """Nothing was charged: another transaction holds a row of the request."""
 
 
 class Calendars:
@@ -157,14 +167,14 @@ def encode_forget(keys: Sequence[tuple[str, Key]], call: Call) -> Parameters:
     return [*_named(places), numbers, texts([wholes[place] for place in places], _BYTEA)]
 
 
-def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | StoreError | Missed]:
+def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | StoreError | Missed | Held]:
     """What `decide` answered to each request.
 
     Raises StoreUnavailable for a reply that is none: it cannot be told then what was charged.
     """
     numbers = numbers_in(reply)
     now_us, at = numbers[0], 1
-    answers: list[list[Outcome] | StoreError | Missed] = []
+    answers: list[list[Outcome] | StoreError | Missed | Held] = []
     try:
         for charges, _ in asks:
             status = numbers[at]
@@ -177,7 +187,7 @@ def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | St
                 answers.append(Missed(numbers[at]))
                 at += 1
             else:
-                answers.append(StoreError(UNDECIDED[status]))
+                answers.append(Held() if status == _HELD else StoreError(UNDECIDED[status]))
     except (IndexError, KeyError, ValueError):
         raise broken(reply) from None
     if at != len(numbers):
@@ -320,7 +330,16 @@ def calendar_text(calendar: Local) -> bytes:
 def _header(call: Call, count: int) -> list[int]:
     told = call.now_us is not None
     now_us = _checked(call.now_us or 0)
-    return [VERSION, 0, call.look_first, call.may_forget, call.lock_timeout_ms, told, now_us, count]
+    return [
+        VERSION,
+        call.leaves_held,
+        call.look_first,
+        call.may_forget,
+        call.lock_timeout_ms,
+        told,
+        now_us,
+        count,
+    ]
 
 
 def _checked(now_us: int) -> int:
