@@ -183,3 +183,37 @@ class TestLateReplies:
         way.heal()
 
         assert store.takes("other")
+
+
+def test_who_has_waited_longest_goes_first(made: Database, monkeypatch: pytest.MonkeyPatch):
+    """Threads that wait for the only connection are served in the order in which they came."""
+    ask = Link.ask
+    served: list[bytes] = []
+    is_held, may_go_on = threading.Event(), threading.Event()
+
+    async def told(
+        link: Link, port: Any, to: Statement, values: Sequence[Any], *more: Any, **options: Any
+    ) -> Any:
+        key = next(number for number in range(7) if f"tkey {number}".encode() in values[1])
+        served.append(b"%d" % key)
+        if key == 0:
+            is_held.set()
+            may_go_on.wait(20)
+        return await ask(link, port, to, values, *more, **options)
+
+    with (
+        Face("blocking", made.unix_url, deadline="30s", max_connections=1) as store,
+        ThreadPoolExecutor(7) as workers,
+    ):
+        store.takes("warm")
+        monkeypatch.setattr(Link, "ask", told)
+        asked = [workers.submit(store.takes, "key 0")]
+        assert is_held.wait(20)
+        waiting = store.store.asking().trips.pool._queue  # type: ignore[attr-defined]  # our own pool
+        for number in range(1, 7):
+            asked.append(workers.submit(store.takes, f"key {number}"))
+            wait_for("it waits", lambda: len(waiting) == number, within_s=20)  # noqa: B023 - called at once
+        may_go_on.set()
+
+        assert all(one.result() for one in asked)
+    assert served == [b"%d" % number for number in range(7)]

@@ -56,6 +56,14 @@ class Pool(Protocol):
         """Close what is idle; what is in use closes when it is given back."""
 
 
+class _Waiter:
+    """A caller who waits for a link: he has one made, or hopes for one that others have made."""
+
+    def __init__(self) -> None:
+        self.is_opening = self.hopes = False
+        self.failures: list[Exception] = []
+
+
 class OwnPool:
     """Links of our own, at most `options.max_connections`, for one port."""
 
@@ -74,43 +82,49 @@ class OwnPool:
         self._late: set[Link] = set()
         self._doubted: set[Link] = set()  # these take no place from others
         self._opening: list[float] = []  # since when
-        self._hoping: list[
-            list[Exception]
-        ] = []  # who waits for what others have begun, and is told if it fails
+        self._queue: list[_Waiter] = []
         self._is_closed = False
 
     async def take(self, until_s: float) -> Link:
         """See `Pool`."""
-        failures: list[Exception] = []
-        is_opening = may_open = False
+        waiter = _Waiter()
         gate = self._gate
         with gate.held:
-            while not self._is_closed:
-                while self._idle:
-                    link = self._idle.pop()
-                    if link.is_quiet():
-                        self._in_use.add(link)
-                        return link
-                    link.drop()
-                if failures:
-                    raise failures[0]
-                may_open = is_opening or self._has_room()
-                if may_open and not is_opening and self._may_begin():
-                    is_opening = True
-                    self._start_opening(failures)
-                elif may_open and not is_opening:
-                    self._hoping.append(failures)
-                try:
-                    await gate.wait(until_s)
-                except TimeUp:
-                    if may_open:
-                        raise TimeUp("no connection was ready in time") from None
-                    most = self._options.max_connections
-                    raise Crowded(f"no connection of {most} was free in time") from None
-                finally:
-                    if not is_opening and failures in self._hoping:
-                        self._hoping = [told for told in self._hoping if told is not failures]
+            try:
+                while not self._is_closed:
+                    while len(self._idle) > self._ahead_of(waiter):
+                        link = self._idle.pop()
+                        if link.is_quiet():
+                            self._in_use.add(link)
+                            return link
+                        link.drop()
+                    if waiter.failures:
+                        raise waiter.failures[0]
+                    may_open = waiter.is_opening or self._has_room()
+                    waiter.hopes = may_open and not waiter.is_opening
+                    if waiter.hopes and self._may_begin():
+                        waiter.is_opening, waiter.hopes = True, False
+                        self._start_opening(waiter)
+                    if waiter not in self._queue:
+                        self._queue.append(waiter)
+                    try:
+                        await gate.wait(until_s)
+                    except TimeUp:
+                        if may_open:
+                            raise TimeUp("no connection was ready in time") from None
+                        most = self._options.max_connections
+                        raise Crowded(f"no connection of {most} was free in time") from None
+            finally:
+                if waiter in self._queue:
+                    self._queue.remove(waiter)
+                    if self._idle:
+                        gate.open()
         raise StoreError("the store is closed")
+
+    def _ahead_of(self, waiter: _Waiter) -> int:
+        """How many have waited for longer; a newcomer goes before nobody."""
+        queue = self._queue
+        return queue.index(waiter) if waiter in queue else len(queue)
 
     def _has_room(self) -> bool:
         known = len(self._idle) + len(self._in_use) + len(self._late)
@@ -200,7 +214,7 @@ class OwnPool:
                     link.drop()
                     heard(link)
 
-    def _start_opening(self, failures: list[Exception]) -> None:
+    def _start_opening(self, waiter: _Waiter) -> None:
         """Have a link made beside. Called while the gate is held."""
         gate, since_s = self._gate, self._port.now_s()
         self._opening.append(since_s)
@@ -216,8 +230,8 @@ class OwnPool:
                     if gate is self._gate:
                         self._opening.remove(since_s)
                     if error is not None:
-                        for told in (failures, *self._hoping):
-                            told.append(error)
+                        for told in (waiter, *(one for one in self._queue if one.hopes)):
+                            told.failures.append(error)
                     elif link is not None and not self._is_closed and gate is self._gate:
                         self._idle.append(link)
                     elif link is not None:
