@@ -14,6 +14,7 @@ from tests.stores.postgres.faces import charge
 from tidegate import LeakyBucket, LeakyQueue, SlidingLog, TokenBucket
 from tidegate.core.limits import Limit
 from tidegate.core.outcome import Charge
+from tidegate.stores.postgres.laws import law_numbers
 from tidegate.stores.postgres.places import place_of
 from tidegate.stores.postgres.schema import statements
 from tidegate.stores.postgres.wire import (
@@ -22,7 +23,6 @@ from tidegate.stores.postgres.wire import (
     Call,
     encode_decide,
     encode_one,
-    law_numbers,
 )
 
 US = 1_000_000

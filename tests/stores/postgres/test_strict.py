@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,6 +16,7 @@ from tidegate.core.law import Receipt
 from tidegate.core.limits import Limit
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.postgres.browse import list_keys, show_key
+from tidegate.stores.postgres.check import check
 
 Opened = Callable[..., Face]
 US = 1_000_000
@@ -49,12 +50,20 @@ def test_they_may_be_allowed(opened: Opened, made: Database):
     assert [store.takes(strict=True, cost=5) for _ in range(3)] == [True, True, False]
 
 
-def test_logged_tables_are_fine(opened: Opened, database: Database):
-    """A strict rule relies on tables whose commits wait for the disk."""
-    make(database.url, logged=True)
-    store = opened(database.url)
+@pytest.fixture(scope="module")
+def careful() -> Iterator[Postgres]:
+    """A server that waits for its disk, as servers do unless they are told otherwise."""
+    with Postgres(fsync="on", full_page_writes="on") as server:
+        yield server
 
-    assert [store.takes(strict=True, cost=5) for _ in range(3)] == [True, True, False]
+
+def test_logged_tables_are_fine(opened: Opened, careful: Postgres):
+    """A strict rule relies on tables whose commits wait for the disk."""
+    with careful.database() as database:
+        make(database.url, logged=True)
+        store = opened(database.url, deadline="10s")
+
+        assert [store.takes(strict=True, cost=5) for _ in range(3)] == [True, True, False]
 
 
 def test_commits_that_do_not_wait_are_refused(opened: Opened, database: Database, postgres: Postgres):
@@ -69,9 +78,24 @@ def test_commits_that_do_not_wait_are_refused(opened: Opened, database: Database
     assert opened(database.url, may_forget=True).takes(strict=True)
 
 
+def test_a_disk_that_is_not_waited_for_is_refused(opened: Opened, database: Database):
+    """With fsync off a commit is not on disk when it is answered, also with LOGGED tables."""
+    make(database.url, logged=True)
+    store = opened(database.url)
+    answers = store.decide_many([[charge("plain")], [charge(strict=True)]])
+
+    assert [isinstance(answer, StoreError) for answer in answers] == [False, True]
+    assert not isinstance(answers[1], StoreUnavailable)
+    with pytest.raises(StoreError, match="fsync is off"):
+        store.decide([charge(strict=True)], take=False)
+    assert opened(database.url, may_forget=True).takes(strict=True)
+    told = [finding.says for finding in check(store.store) if finding.what == "commits"]
+    assert any("strict rules refuse it" in says for says in told)
+
+
 def test_standbys_that_are_not_waited_for_are_refused(opened: Opened, own_postgres: Callable[..., Postgres]):
     """A standby may be promoted without the latest charges, unless commits wait for it."""
-    server = own_postgres()
+    server = own_postgres(fsync="on")
     made = server.create_database()
     make(made.url, logged=True)
     store = opened(made.url, deadline="10s")

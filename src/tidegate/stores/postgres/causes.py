@@ -72,6 +72,8 @@ UNDECIDED = {
     "Switch it on for this role, or allow it with may_forget",
     4: "a strict rule must not forget, and commits do not wait for the standbys: one may be promoted without "
     "the latest charges. Set synchronous_standby_names, or allow it with may_forget",
+    5: "a strict rule must not forget, and fsync is off: a crash of the machine loses charges, and may "
+    "damage the whole database. Switch it on, or allow it with may_forget",
 }
 """What it means that a request was not decided, by the status in the reply."""
 
@@ -124,8 +126,8 @@ def _of_statement(state: str, text: str, schema: str) -> StoreError:
         )
     if state == "42501":
         return StoreError(
-            f"the role may not do this: {text}; grant it USAGE on the schema {schema!r} and EXECUTE on its "
-            "functions"
+            f"the role may not do this: {text}; grant it USAGE on the schema {schema!r} and EXECUTE on the "
+            "functions that docs/postgres.md names"
         )
     return StoreError(f"the server refused what it was asked: {text} ({state})")
 

@@ -17,8 +17,8 @@
 -- of the state after: used, at, busy since, and for a level what was given back, for a fixed window its two ends,
 -- for two counters the start and the count before, for a log the instant that frees enough and the newest one.
 -- Or a request was not decided: 1 and the instant that is in no window that was told; 2: a strict rule, and the
--- tables are not logged; 3: a strict rule, and commits do not wait for the disk; 4: nor for the standbys; 9: another
--- transaction holds a row of it, and such ones were to be left out.
+-- tables are not logged; 3: a strict rule, and commits do not wait for the disk; 4: nor for the standbys; 5: nor
+-- the server for the disk; 9: another transaction holds a row of it, and such ones were to be left out.
 --
 -- Who is only refused changes nothing, so looking is enough: no lock, nothing written. Where a look finds that
 -- something must be written, the keys are locked, read again and decided again, at an instant read after the
@@ -27,7 +27,7 @@
 
 -- A row of kind X stands for one that another transaction holds; it is never written.
 
--- Why a strict rule must not rely on this store: 2, 3, 4, or 0 if it may. Whoever may not see standbys sees that
+-- Why a strict rule must not rely on this store: 2 to 5, or 0 if it may. Whoever may not see standbys sees that
 -- there are some.
 CREATE OR REPLACE FUNCTION forgets() RETURNS bigint
 LANGUAGE sql STABLE AS $$
@@ -36,6 +36,7 @@ LANGUAGE sql STABLE AS $$
     WHEN current_setting('synchronous_commit') = 'off' THEN 3
     WHEN (current_setting('synchronous_standby_names') = '' OR current_setting('synchronous_commit') = 'local')
       AND EXISTS (SELECT FROM pg_catalog.pg_stat_replication) THEN 4
+    WHEN current_setting('fsync') = 'off' THEN 5
     ELSE 0
   END
 $$;

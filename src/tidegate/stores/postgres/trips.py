@@ -122,7 +122,7 @@ class Trips:
 
     async def sweep(self, rows_most: int, until_s: float) -> int:
         """Delete rows of keys that are fresh, at most so many; how many there were. Raises StoreError."""
-        ((gone,),) = await self.function("sweep", (rows_most.to_bytes(4, "big"), None), until_s)
+        ((gone,),) = await self.function("sweep", (rows_most.to_bytes(4, "big"),), until_s)
         return int.from_bytes(gone or b"", "big")
 
     async def rows(

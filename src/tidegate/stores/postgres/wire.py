@@ -20,13 +20,14 @@ from tidegate.core.calendar import Local
 from tidegate.core.carry import WAYS
 from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
-from tidegate.core.law import EXACT, AnyLaw
-from tidegate.core.level import Level, LevelState, Line
+from tidegate.core.law import EXACT
+from tidegate.core.level import Level, LevelState
 from tidegate.core.log import Log, LogState
 from tidegate.core.outcome import Charge, Outcome
-from tidegate.core.windows import Even, Fixed, FixedState, Sliding, SlidingState
+from tidegate.core.windows import Fixed, FixedState, Sliding, SlidingState
 from tidegate.errors import LimitError, StoreError, StoreUnavailable
 from tidegate.stores.postgres.causes import UNDECIDED
+from tidegate.stores.postgres.laws import OF_LEVEL, calendar_text, law_numbers
 from tidegate.stores.postgres.places import Place, is_digest, place_of, whole_of
 
 VERSION = 1
@@ -34,17 +35,13 @@ VERSION = 1
 
 _HELD = 9
 
-OF_LEVEL, OF_LINE, OF_FIXED, OF_SLIDING, OF_LOG = 1, 2, 3, 4, 5
-
 Parameters: TypeAlias = list[bytes | None]
-LawNumbers: TypeAlias = tuple[int, int, int, int, int, int, Local | None]
 
 _BYTEA, _BIGINT, _TEXT = 17, 20, 25
 _WAY = {way: number for number, way in enumerate(WAYS, 1)}
 _HEADER, _NUMBER = Struct(">5i"), Struct(">q")
 _MOST = EXACT - 1
 _INSTANT_MOST = 2**61
-_told: dict[int, tuple[AnyLaw, LawNumbers]] = {}  # by identity, for to hash a law costs more
 _new = tuple.__new__  # a named tuple made like this costs half of what its own constructor takes
 
 
@@ -294,37 +291,6 @@ class _Writing:
             texts(calendars) if calendars else None,
             bigints(edges_us) if edges_us else None,
         ]
-
-
-def law_numbers(law: AnyLaw) -> LawNumbers:
-    """Kind, capacity in units, q or length, p or parts, own, free, and the calendar if there is one."""
-    told = _told.get(id(law))
-    if told is None or told[0] is not law:
-        if len(_told) >= 10_000:
-            _told.clear()
-        told = _told[id(law)] = law, _law_numbers(law)
-    return told[1]
-
-
-def _law_numbers(law: AnyLaw) -> LawNumbers:
-    if isinstance(law, Line):
-        return OF_LINE, law.room, law.q, law.p, law.own, law.free, None
-    if isinstance(law, Level):
-        return OF_LEVEL, law.room, law.q, law.p, 0, 0, None
-    if isinstance(law, Fixed):
-        if isinstance(law.calendar, Even):
-            return OF_FIXED, law.capacity, law.calendar.length_us, 0, 0, 0, None
-        assert isinstance(law.calendar, Local), law.calendar
-        return OF_FIXED, law.capacity, 0, 0, 0, 0, law.calendar
-    if isinstance(law, Sliding):
-        return OF_SLIDING, law.capacity, law.length_us, law.parts, 0, 0, None
-    assert isinstance(law, Log), law
-    return OF_LOG, law.capacity, law.window_us, 0, 0, 0, None
-
-
-def calendar_text(calendar: Local) -> bytes:
-    """The name of a calendar in the tables."""
-    return f"{calendar.unit}:{calendar.zone}".encode()
 
 
 def _header(call: Call, count: int) -> list[int]:
