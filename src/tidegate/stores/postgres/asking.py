@@ -21,6 +21,7 @@ from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
 from tidegate.stores.health import SILENT
+from tidegate.stores.lane import WEIGHT_MOST
 from tidegate.stores.postgres.causes import (
     HELD,
     OTHER_ISOLATION,
@@ -52,6 +53,8 @@ ATTEMPTS_MOST = 4
 ROUNDS_MOST = 3
 CHARGES_MOST = 256
 """So many charges travel in one call, for it holds their locks until it ends."""
+BYTES_A_CHARGE = 220
+"""What a charge weighs beside its key."""
 
 BRIEFLY = 0.2
 """The share of what time is left for which requests wait for a row that only some of them want."""
@@ -345,14 +348,22 @@ def _value(rows: Sequence[Row]) -> bytes | None:
 def _parts(asks: Sequence[Ask], waiting: Sequence[int]) -> list[list[int]]:
     """The requests that travel together."""
     parts: list[list[int]] = []
-    room = 0
+    room = bytes_left = 0
     for place in waiting:
-        if not parts or len(asks[place].charges) > room:
+        charges = asks[place].charges
+        weight = weight_of(charges)
+        if not parts or len(charges) > room or weight > bytes_left:
             parts.append([])
-            room = CHARGES_MOST
+            room, bytes_left = CHARGES_MOST, WEIGHT_MOST
         parts[-1].append(place)
-        room -= len(asks[place].charges)
+        room -= len(charges)
+        bytes_left -= weight
     return parts
+
+
+def weight_of(charges: Sequence[Charge]) -> int:
+    """About how many bytes a request makes in a call."""
+    return sum([BYTES_A_CHARGE + len(charge.key) for charge in charges])
 
 
 def _is_silence(answer: object) -> bool:

@@ -10,11 +10,10 @@ from tidegate.core.outcome import Outcome
 from tidegate.errors import StoreUnavailable
 from tidegate.stores.lane import Lane
 from tidegate.stores.postgres.address import Options
-from tidegate.stores.postgres.asking import Asking
+from tidegate.stores.postgres.asking import Asking, weight_of
 from tidegate.stores.postgres.ports import LoopPort, Port
 from tidegate.stores.postgres.wire import Ask, Held
 
-BYTES_A_CHARGE = 220
 BATCHES_MOST = 4
 """Calls of one event loop that are under way at once; each has a connection of its own."""
 APART_MOST = 4
@@ -49,8 +48,7 @@ class LoopSide:
     async def ask(self, ask: Ask, now_us: int | None, until_s: float) -> list[Outcome]:
         """The outcomes of one request, which travels with others."""
         self.asking.trips.check()
-        weight = sum(BYTES_A_CHARGE + len(charge.key) for charge in ask.charges)
-        outcomes: list[Outcome] = await self._lane.ask((ask, now_us), weight, until_s)
+        outcomes: list[Outcome] = await self._lane.ask((ask, now_us), weight_of(ask.charges), until_s)
         return outcomes
 
     def close(self) -> None:
