@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.servers.network import Network
-from tests.servers.ports import claim_port, release_port
 from tests.servers.postgres import Database, Postgres
 from tests.servers.redis_groups import wait_for
 from tests.stores.postgres.faces import Face, charge
@@ -19,6 +18,7 @@ from tidegate import TokenBucket
 from tidegate.errors import StoreUnavailable
 from tidegate.stores.health import FAILURES_TO_OPEN
 from tidegate.stores.postgres import pool
+from tidegate.stores.postgres.causes import Lost
 from tidegate.stores.postgres.driver import Link, Statement
 from tidegate.stores.postgres.places import place_of
 from tidegate.stores.postgres.warming import NOBODY
@@ -95,7 +95,7 @@ def test_few_begin_at_once(made: Database, monkeypatch: pytest.MonkeyPatch):
     with Face("blocking", made.unix_url, deadline="30s") as store, ThreadPoolExecutor(30) as workers:
         assert all(workers.map(lambda number: store.takes(f"{number % 50}", limit=WIDE), range(600)))
 
-    assert most <= pool.OPENED_AT_ONCE
+    assert most <= 2
     assert count <= 16
 
 
@@ -114,19 +114,29 @@ def test_what_takes_long_keeps_nobody_from_beginning(
 
 
 def test_a_failure_is_told_to_all_who_wait(monkeypatch: pytest.MonkeyPatch):
-    """Where none can be made nobody waits for the deadline, whoever began it."""
-    monkeypatch.setattr("tidegate.stores.health.FAILURES_TO_OPEN", 1_000)
-    port = claim_port()
-    try:
-        with (
-            Face("blocking", f"postgresql://127.0.0.1:{port}/nobody", deadline="30s") as store,
-            ThreadPoolExecutor(20) as workers,
-        ):
-            causes = list(workers.map(lambda _: store.cause(), range(60)))
-    finally:
-        release_port(port)
+    """Where none can be made it is not tried for each: who hoped for one of others is told that it failed."""
+    monkeypatch.setattr(pool, "OPENING_S", 60.0)
+    may_fail = threading.Event()
+    tried: list[object] = []
 
-    assert causes == ["connection"] * 60
+    async def refused(*args: object, **_: object) -> Link:
+        tried.append(args)
+        may_fail.wait(20)
+        raise Lost("connection refused")
+
+    monkeypatch.setattr(Link, "opened", refused)
+    with (
+        Face("blocking", "postgresql://127.0.0.1:1/nobody", deadline="30s") as store,
+        ThreadPoolExecutor(12) as workers,
+    ):
+        waiting = store.store.asking().trips.pool._queue  # type: ignore[attr-defined]  # our own pool
+        asked = [workers.submit(store.cause) for _ in range(12)]
+        wait_for("all wait", lambda: len(waiting) == 12, within_s=20)
+        may_fail.set()
+        causes = [one.result() for one in asked]
+
+    assert causes == ["connection"] * 12
+    assert len(tried) == 2
 
 
 class TestLateReplies:
