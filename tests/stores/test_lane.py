@@ -63,6 +63,35 @@ async def test_batches_are_bounded_in_items_weight_and_number() -> None:
 
 
 @on_a_loop
+async def test_an_answer_that_comes_later_holds_nobody_up() -> None:
+    """Whoever waits for a future of his own waits alone: answered then, by his deadline, or when all ends."""
+    later: list[asyncio.Future[int | StoreError]] = []
+
+    async def send(items: Sequence[int], until_s: float) -> list[int | asyncio.Future[int | StoreError]]:
+        later.extend(asyncio.get_running_loop().create_future() for item in items if item < 0)
+        futures = iter(later[-sum(item < 0 for item in items) :])
+        return [next(futures) if item < 0 else item * 10 for item in items]
+
+    lane: Lane[int, int] = Lane(send)
+    asked = [asyncio.ensure_future(_ask(lane, number)) for number in (1, -1, -2, 2, -3)]
+    hasty = asyncio.ensure_future(_ask(lane, -4, within_s=0.05))
+    assert [await asked[0], await asked[3]] == [10, 20]
+    with pytest.raises(StoreUnavailable, match="in time"):
+        await hasty
+    later[0].set_result(7)
+    later[1].set_result(StoreError("no"))
+
+    assert await asked[1] == 7
+    with pytest.raises(StoreError, match="no"):
+        await asked[2]
+    lane.close()
+    with pytest.raises(StoreError, match="closed"):
+        await asked[4]
+    later[2].set_result(1)
+    later[3].set_result(1)
+
+
+@on_a_loop
 async def test_an_item_too_heavy_for_any_batch_travels_alone() -> None:
     """It is not left behind for ever."""
     journeys = Journeys()

@@ -15,7 +15,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from tidegate.errors import StoreError, StoreUnavailable
 
@@ -35,13 +35,14 @@ WAITING_MOST = 20_000
 class Lane(Generic[I, A]):
     """Batches for one destination on one event loop; used on that loop alone.
 
-    `send(items, until_s)` answers a batch, an answer or a StoreError for each item, in order; it minds the
-    deadline of the whole, which is the latest of the items'. `late` hears how many never left in time.
+    `send(items, until_s)` answers a batch, an answer or a StoreError for each item, in order, or a future of
+    either, for which that item alone waits, outside the bounds; it minds the deadline of the whole, which is
+    the latest of the items'. `late` hears how many never left in time.
     """
 
     def __init__(
         self,
-        send: Callable[[Sequence[I], float], Awaitable[Sequence[A | StoreError]]],
+        send: Callable[[Sequence[I], float], Awaitable[Sequence[A | StoreError | asyncio.Future[Any]]]],
         *,
         late: Callable[[int], None] = lambda items: None,
         items_most: int = ITEMS_MOST,
@@ -57,6 +58,7 @@ class Lane(Generic[I, A]):
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Seat[I, A]] = deque()
         self._travelling: dict[asyncio.Task[None], list[_Seat[I, A]]] = {}
+        self._apart: dict[asyncio.Future[A], _Seat[I, A]] = {}  # who waits for a future of his own
         self._leaving: asyncio.Handle | None = None  # who will look at what waits
         self._is_pausing = False  # whether that is later than at the end of this turn of the loop
         self._timer: asyncio.TimerHandle | None = None
@@ -128,8 +130,22 @@ class Lane(Generic[I, A]):
                 _settle(seat[3], error)
             return
         self._free()
-        for (_, _, _, future), answer in zip(seats, answers, strict=True):
-            _settle(future, answer)
+        for seat, answer in zip(seats, answers, strict=True):
+            if isinstance(answer, asyncio.Future):
+                self._follow(seat, answer)
+            else:
+                _settle(seat[3], answer)
+
+    def _follow(self, seat: _Seat[I, A], answer: asyncio.Future[Any]) -> None:
+        future = seat[3]
+        self._apart[future] = seat
+
+        def arrived(answer: asyncio.Future[Any]) -> None:
+            self._apart.pop(future, None)
+            ended = StoreError("the event loop ended the call")
+            _settle(future, ended if answer.cancelled() else answer.exception() or answer.result())
+
+        answer.add_done_callback(arrived)
 
     def _free(self) -> None:
         """The batch of this task is back: callers who are answered now may leave with the next at once."""
@@ -144,7 +160,8 @@ class Lane(Generic[I, A]):
             self._call()
 
     def _all(self) -> list[_Seat[I, A]]:
-        return [*self._waiting, *(seat for seats in self._travelling.values() for seat in seats)]
+        travelling = (seat for seats in self._travelling.values() for seat in seats)
+        return [*self._waiting, *travelling, *self._apart.values()]
 
     def _set_timer(self, until_s: float) -> None:
         if self._timer is not None:

@@ -55,7 +55,7 @@ def test_what_the_session_is_told():
     pooled = address.conninfo(options._replace(prepare=False), "db", "", "").decode()
 
     assert "hostaddr=10.0.0.7" in told
-    for setting in ("work_mem=1MB", "statement_timeout=50", "lock_timeout=40", "read\\\\ committed"):
+    for setting in ("work_mem=1MB", "statement_timeout=40", "lock_timeout=30", "read\\\\ committed"):
         assert setting in told
     assert "statement_timeout" not in pooled
     assert "application_name=tidegate" in pooled

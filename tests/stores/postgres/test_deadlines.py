@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,9 @@ from tests.servers.redis_groups import wait_for
 from tests.stores.postgres.faces import Face, charge
 from tidegate.errors import StoreUnavailable
 from tidegate.stores.health import FAILURES_TO_OPEN
+from tidegate.stores.lane import WEIGHT_MOST
+from tidegate.stores.postgres.asking import CHARGES_MOST
+from tidegate.stores.postgres.driver import Link
 
 pytestmark = pytest.mark.real_time
 
@@ -241,3 +245,37 @@ def test_many_may_be_looked_at(opened: Opened, made: Database):
 
     assert [(outcome.allowed, outcome.charged) for (outcome,) in looked] == [(True, False), (False, False)]
     assert store.decide([charge()])[0].remaining == 9
+
+
+@pytest.mark.parametrize("size", [10, 4_000])
+def test_many_travel_in_bounded_calls(
+    opened: Opened, made: Database, monkeypatch: pytest.MonkeyPatch, size: int
+):
+    """A list of thousands is so many rows and bytes a call as a lane sends, one call after another."""
+    sizes: list[tuple[int, int]] = []
+    under_way = most = 0
+    ask = Link.ask
+
+    async def counted(
+        link: Link, port: Any, to: Any, values: Sequence[bytes | None], *more: Any, **how: Any
+    ) -> Any:
+        nonlocal under_way, most
+        whole = b"".join(value or b"" for value in values)
+        sizes.append((whole.count(b"tkey "), len(whole)))
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await ask(link, port, to, values, *more, **how)
+        finally:
+            under_way -= 1
+
+    store = opened(made.unix_url, deadline="30s")
+    store.takes()
+    monkeypatch.setattr(Link, "ask", counted)
+    answers = store.decide_many([[charge(f"key {number} {'x' * size}")] for number in range(2_000)])
+
+    assert all(answer[0].charged for answer in answers)
+    assert len(sizes) >= 2_000 // CHARGES_MOST
+    assert max(rows for rows, _ in sizes) <= CHARGES_MOST
+    assert max(weight for _, weight in sizes) <= WEIGHT_MOST + 4_096
+    assert most == 1

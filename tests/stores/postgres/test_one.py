@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.servers.postgres import Database
+from tests.servers.postgres import Database, Postgres
+from tests.servers.redis_groups import wait_for
 from tests.stores.postgres.faces import charge
 from tidegate import LeakyBucket, LeakyQueue, SlidingLog, TokenBucket
 from tidegate.core.limits import Limit
 from tidegate.core.outcome import Charge
+from tidegate.stores.postgres.laws import law_numbers
+from tidegate.stores.postgres.places import place_of
 from tidegate.stores.postgres.schema import statements
 from tidegate.stores.postgres.wire import (
     Ask,
@@ -21,8 +25,7 @@ from tidegate.stores.postgres.wire import (
     Call,
     encode_decide,
     encode_one,
-    law_numbers,
-    place_of,
+    numbers_in,
 )
 
 US = 1_000_000
@@ -123,3 +126,37 @@ def test_they_agree_by_the_servers_clock(twins: Twins):
 def test_what_is_left_to_the_other(asked: Charge):
     """A line, another algorithm, a shadow, patience, a strict rule, a look."""
     assert encode_one(asked, None) is None
+
+
+@pytest.mark.real_time
+def test_it_waits_for_the_row_and_decides_itself(postgres: Postgres, made: Database):
+    """It locks what it reads: it decides by what another transaction has left, at an instant after that.
+
+    Without the lock it would read what was there before, and then find that the row is another one by now (as
+    PostgreSQL 18 sees) or overwrite it (as older ones do).
+    """
+    statement = statements("tidegate")["take_one"]
+    parameters = encode_one(charge(limit=LIMITS[3], cost=2), None)
+    assert parameters is not None
+    _, room, q, p, *_ = law_numbers(LIMITS[3].law)
+    with (
+        psycopg.connect(made.unix_url) as holder,
+        psycopg.connect(made.unix_url, autocommit=True) as asker,
+        ThreadPoolExecutor(1) as workers,
+    ):
+        holder.execute(INSERT, (*place_of("rule", "acme"), room, q, p, q, NOW_US, NOW_US - 1, 0))
+        holder.commit()
+        holder.execute("UPDATE tidegate.state SET used = used + 3 * q")
+        asked = workers.submit(
+            asker.pgconn.exec_params, statement.text, parameters, statement.types, [1] * len(parameters), 1
+        )
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+        wait_for("it waits", lambda: postgres.sql(waiting, asker.info.backend_pid) == [(1,)])
+        ((before_us,),) = postgres.sql("SELECT tidegate.clock_us()", url=made.unix_url)
+        holder.commit()
+        reply = asked.result().get_value(0, 0)
+
+    assert reply is not None
+    now_us, _, verdict, used, *_ = numbers_in(reply)
+    assert (verdict, used) == (3, (1 + 3 + 2) * q)
+    assert now_us >= before_us

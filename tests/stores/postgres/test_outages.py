@@ -180,7 +180,7 @@ class TestCauses:
         ("error", "cause"),
         [
             (Refused("55P03", "canceling statement due to lock timeout"), "busy"),
-            (Refused("57014", "canceling statement due to statement timeout"), "deadline"),
+            (Refused("57014", "canceling statement due to statement timeout"), "busy"),
             (Refused("40P01", "deadlock detected"), "busy"),
             (Refused("57P01", "terminating connection due to administrator command"), "loading"),
             (Refused("57P03", "the database system is shutting down"), "loading"),

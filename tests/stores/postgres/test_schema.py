@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib.resources import files
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -141,9 +142,10 @@ class TestRoles:
         """The address for a role with the documented privileges."""
         if not postgres.sql("SELECT 1 FROM pg_roles WHERE rolname = 'service'"):
             postgres.sql("CREATE ROLE service LOGIN")
+        named = [f"tidegate.{name}" for name in schema.FOR_SERVICES]
         for grant in (
             "GRANT USAGE ON SCHEMA tidegate TO service",
-            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tidegate TO service",
+            f"GRANT EXECUTE ON FUNCTION {', '.join(named)} TO service",
         ):
             postgres.sql(grant, url=made.unix_url)
         return made.url.replace(f"{made.role}@", "service@")
@@ -158,7 +160,6 @@ class TestRoles:
             assert store.adjust([Adjustment(outcome.charge, outcome.receipt, -1_000 * grain)]) == [
                 1_000 * grain
             ]
-            store.forget([(limit.algorithm, "acme")])
         assert store.said("sweep") == 0
         assert [finding.value for finding in check(store.store) if finding.what == "privileges"] == [
             "functions only"
@@ -170,6 +171,9 @@ class TestRoles:
             "SELECT * FROM tidegate.state",
             "DELETE FROM tidegate.epoch",
             "CREATE TABLE tidegate.mine (a int)",
+            "SELECT tidegate.forget('{}', '{}', '{}', NULL)",
+            "SELECT tidegate.sweep_at(1000, 9000000000000000000)",
+            "SELECT tidegate.listed('r', '', '', 10)",
             "CREATE FUNCTION tidegate.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
         ],
     )
@@ -177,6 +181,48 @@ class TestRoles:
         """Neither read nor write the tables, nor put anything into the schema."""
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             postgres.sql(statement, url=service_url)
+
+    def test_it_deletes_nothing_that_counts(
+        self, opened: Opened, postgres: Postgres, made: Database, service_url: str
+    ):
+        """Whatever it may call, and were it granted all there is: no row goes before its key is fresh."""
+        store = opened(service_url)
+        store.decide_many([[charge(f"{number}")] for number in range(5)])
+        postgres.sql("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tidegate TO service", url=made.unix_url)
+        try:
+            assert postgres.sql("SELECT tidegate.sweep(1000)", url=service_url) == [(0,)]
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                postgres.sql("SELECT tidegate.sweep_at(1000, 9000000000000000000)", url=service_url)
+        finally:
+            postgres.sql("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tidegate FROM service", url=made.unix_url)
+
+        assert postgres.sql("SELECT count(*) FROM tidegate.state", url=made.unix_url) == [(5,)]
+
+    def test_an_operator_may_reset(
+        self, opened: Opened, postgres: Postgres, made: Database, service_url: str
+    ):
+        """With the functions for that, which the service does not need."""
+        store = opened(service_url)
+        store.takes(cost=4)
+        with pytest.raises(StoreError, match="grant it USAGE"):
+            store.forget([("rule", "acme")])
+        postgres.sql("GRANT EXECUTE ON FUNCTION tidegate.forget TO service", url=made.unix_url)
+        try:
+            store.forget([("rule", "acme")])
+        finally:
+            postgres.sql("REVOKE ALL ON FUNCTION tidegate.forget FROM service", url=made.unix_url)
+
+        assert store.left() == 10
+
+    def test_the_documented_grants_are_these(self):
+        """The page names exactly the functions that are needed."""
+        page = (Path(__file__).parents[3] / "docs" / "postgres.md").read_text()
+        granted = page.partition("GRANT EXECUTE ON FUNCTION")[2].partition(" TO web")[0]
+
+        assert (
+            tuple(name.strip().removeprefix("tidegate.") for name in granted.split(","))
+            == schema.FOR_SERVICES
+        )
 
     def test_its_own_operators_are_not_run_by_the_owner(
         self, opened: Opened, postgres: Postgres, made: Database, service_url: str

@@ -25,7 +25,7 @@ MINUTE_US = 60 * US
 def sweep(postgres: Postgres, made: Database) -> Callable[[int, int], int]:
     """Sweep so many rows at a told instant; how many went."""
     return lambda rows, now_us: postgres.sql(
-        "SELECT tidegate.sweep(%s, %s)", rows, now_us, url=made.unix_url
+        "SELECT tidegate.sweep_at(%s, %s)", rows, now_us, url=made.unix_url
     )[0][0]
 
 
@@ -186,7 +186,7 @@ def test_a_role_that_may_not_sweep(
     """Decisions go on, and it is told once."""
     monkeypatch.setattr(attending, "SWEEP_EVERY_S", 0.01)
     monkeypatch.setattr(attending, "SWEEP_SELDOM_S", 0.02)
-    postgres.sql("ALTER FUNCTION tidegate.sweep(int, bigint) RENAME TO swept", url=made.unix_url)
+    postgres.sql("ALTER FUNCTION tidegate.sweep(int) RENAME TO swept", url=made.unix_url)
     try:
         store = opened(made.url)
 
@@ -201,4 +201,4 @@ def test_a_role_that_may_not_sweep(
 
         assert ["cannot be swept" in record.getMessage() for record in caplog.records] == [True]
     finally:
-        postgres.sql("ALTER FUNCTION tidegate.swept(int, bigint) RENAME TO sweep", url=made.unix_url)
+        postgres.sql("ALTER FUNCTION tidegate.swept(int) RENAME TO sweep", url=made.unix_url)

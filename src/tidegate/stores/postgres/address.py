@@ -193,8 +193,6 @@ def allowed_ms(options: Options) -> int:
 
 def _settings(options: Options) -> str:
     """What our own sessions are told."""
-    ms = allowed_ms(options)
-    return (
-        f"-c statement_timeout={ms} -c lock_timeout={driver.lock_timeout_ms(ms)} "
-        "-c default_transaction_isolation=read\\ committed"
-    )
+    timeouts = driver.timeouts_ms(allowed_ms(options))
+    told = " ".join(f"-c {name}={ms}" for name, ms in timeouts.items())
+    return f"{told} -c default_transaction_isolation=read\\ committed"

@@ -1,6 +1,6 @@
--- What comes after a decision: giving back, charging on top, and making keys fresh.
+-- What comes after a decision: giving back, and charging on top.
 --
--- `adjust` is called as `decide` is. Its numbers: 1 version, 2 to 4 unused, 5 lock timeout in ms, 6 whether an
+-- `adjust` is called as `decide_named` is. Its numbers: 1 version, 2 to 4 unused, 5 lock timeout in ms, 6 whether an
 -- instant is told, 7 that instant, 8 how many adjustments; then 22 numbers for each: the 13 of a charge (7, 8 and 9
 -- do not matter), 13 units to give back (< 0) or thousandths that are owed (> 0), the receipt's 14 cost, 15 instant,
 -- 16 busy period, 17 mark, 18 given back, and 19 own, 20 full, 21 debt in thousandths.
@@ -27,7 +27,7 @@ BEGIN
     s := overdraw(s, -units, numbers[n + 21]);
     changed := left_over(s) - before;
     RETURN;
-  ELSIF s.kind IS NULL OR is_change(s, l) THEN  -- a changed limit voids what was taken before it
+  ELSIF s.kind IS NULL OR s.kind = 'N' OR is_change(s, l) THEN  -- a changed limit voids what was taken before it
     RETURN;
   END IF;
   s := advance(s, l, now_us);
@@ -53,7 +53,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION adjust(
-  of_rules bytea[], of_keys bytea[], numbers bigint[], calendars text[], edges_us bigint[]
+  of_rules bytea[], of_keys bytea[], numbers bigint[], calendars text[], edges_us bigint[], wholes bytea[]
 ) RETURNS bigint[] LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path FROM CURRENT
 SET enable_seqscan = off
@@ -114,7 +114,7 @@ BEGIN
     END IF;
     IF done.changed <> 0 THEN
       states[place] := s;
-      sweeps[place] := sweep_instant_us(s, now_us, numbers[6] = 1);
+      sweeps[place] := sweep_instant_us(s, now_us, numbers[6] = 1, numbers[n + 11] = 1);
       IF s.kind = 'G' THEN
         checked := log_write(s);  -- now, for the next one may look for this entry
       END IF;
@@ -122,34 +122,7 @@ BEGIN
     n := n + 22;
   END LOOP;
   checked := write_states(places, states, sweeps);
+  checked := name_rows(of_rules, of_keys, wholes);
   RETURN reply;
-END
-$$;
-
--- These keys are fresh. Their rows stay, so that receipts of before return nothing afterwards.
-CREATE OR REPLACE FUNCTION forget(of_rules bytea[], of_keys bytea[], numbers bigint[]) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path FROM CURRENT
-SET enable_seqscan = off
-SET plan_cache_mode = force_generic_plan
-AS $$
-DECLARE
-  checked bigint := checked_call(numbers);
-  found_here bigint := 0;
-  row_at tid;
-BEGIN
-  FOR i IN 1 .. cardinality(of_rules) LOOP
-    SELECT t.ctid INTO row_at
-    FROM state t WHERE t.rule = of_rules[i] AND t.key = of_keys[i] AND t.kind IS NOT NULL FOR NO KEY UPDATE;
-    IF row_at IS NOT NULL THEN
-      found_here := found_here + 1;
-      UPDATE state t SET
-        used = CASE WHEN t.kind = 'G' THEN t.used ELSE 0 END,
-        before = CASE WHEN t.kind = 'G' THEN t.used WHEN t.kind = 'S' THEN 0 END,
-        given_back = CASE WHEN t.kind = 'L' THEN 0 END
-      WHERE t.ctid = row_at;
-    END IF;
-  END LOOP;
-  RETURN ARRAY[clock_us(), found_here];
 END
 $$;

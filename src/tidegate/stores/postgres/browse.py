@@ -18,8 +18,9 @@ from tidegate.core.windows import Calendar, Even, Fixed, FixedState, Sliding, Sl
 from tidegate.drive import run_blocking
 from tidegate.errors import StoreError
 from tidegate.stores.postgres.driver import Row
+from tidegate.stores.postgres.places import key_in, place_of, rule_in
 from tidegate.stores.postgres.store import PostgresStore
-from tidegate.stores.postgres.wire import key_in, numbers_in, place_of, rule_in
+from tidegate.stores.postgres.wire import numbers_in
 
 WITHIN_US = 5_000_000
 """A person waits longer than a request does."""
@@ -56,12 +57,12 @@ class StoredState(NamedTuple):
 
     @property
     def is_reset(self) -> bool:
-        """Whether only a note is left that the key was made fresh: never, a reset leaves a level of 0."""
-        return False
+        """Whether all that is known is that the key was made fresh, after what there was had been lost."""
+        return self.algorithm == "fresh"
 
     @property
     def core_state(self) -> Any:
-        """The state as core knows it."""
+        """The state as core knows it; None if `is_reset`."""
         return self.state
 
     def forgotten_after_us(self, now_us: int) -> int | None:
@@ -86,10 +87,10 @@ def list_keys(
     found: list[tuple[str, Key]] = []
     for _ in range(STEPS_MOST):
         rows = _listed(store, rule, after, most - len(found) if prefix is None else ROWS_MOST)
-        for named_rule, named_key in rows:
-            after = named_rule, named_key
-            if prefix is None or _beginning(named_key).startswith(prefix):
-                found.append((rule_in(named_rule), key_in(named_key)))
+        for *place, whole in rows:
+            named_rule, _ = after = place[0], place[1]
+            if prefix is None or _beginning(whole).startswith(prefix):
+                found.append((rule_in(named_rule), key_in(whole)))
                 if len(found) >= most:
                     return Page(found, f"{after[0].hex()}-{after[1].hex()}")
         if not rows:
@@ -127,11 +128,12 @@ def reset_keys(store: PostgresStore, rule: str | None = None, key_prefix: str | 
 
 def _listed(
     store: PostgresStore, rule: str | None, after: tuple[bytes, bytes], most: int
-) -> list[tuple[bytes, bytes]]:
+) -> list[tuple[bytes, bytes, bytes]]:
+    """Rule, key, and the key in full, as they are named."""
     named = None if rule is None else place_of(rule, "")[0]
     return [
-        (one or b"", other or b"")
-        for one, other in _rows(store, "listed", (named, *after, most.to_bytes(4, "big")))
+        (one or b"", other or b"", whole or other or b"")
+        for one, other, whole in _rows(store, "listed", (named, *after, most.to_bytes(4, "big")))
     ]
 
 
@@ -154,6 +156,11 @@ def _stored(row: Row) -> StoredState:
     kind, calendar, packed, sweep_at_us = row
     numbers = numbers_in(packed)
     room, q, p, length_us, parts, used, before, at_us, since_us, given_back, start_us, end_us = numbers
+    swept_at_us: int | None = int.from_bytes(sweep_at_us or b"", "big", signed=True)
+    if swept_at_us == 2**63 - 1:
+        swept_at_us = None
+    if kind == b"N":
+        return StoredState("fresh", 0, 0, 0, 0, None, swept_at_us)
     law: Any
     state: Any
     if kind == b"L":
@@ -169,7 +176,6 @@ def _stored(row: Row) -> StoredState:
     else:
         law = Log(room, length_us)
         state = law.holding(used - before, end_us, since_us)
-    swept_at_us = int.from_bytes(sweep_at_us or b"", "big", signed=True)
     return StoredState(
         _ALGORITHMS[kind or b"G"],
         law.capacity,
@@ -177,7 +183,7 @@ def _stored(row: Row) -> StoredState:
         at_us,
         since_us,
         state,
-        None if swept_at_us == 2**63 - 1 else swept_at_us,
+        swept_at_us,
     )
 
 

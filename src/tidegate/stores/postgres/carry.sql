@@ -103,6 +103,9 @@ BEGIN
   IF s.kind IS NULL THEN
     s := unknown(s, l, now_us, epoch_us);
     RETURN;
+  ELSIF s.kind = 'N' THEN
+    s := holding(s, l, 0, now_us, now_us - 1);
+    RETURN;
   ELSIF is_change(s, l) THEN
     s := carry(s, l, now_us, how);
   END IF;

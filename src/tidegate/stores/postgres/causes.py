@@ -20,12 +20,15 @@ FORGOTTEN = "TG001"
 OTHER_VERSION = "TG002"
 OTHER_ISOLATION = "TG003"
 NOT_PREPARED, PREPARED_ALREADY = "26000", "42P05"
+GAVE_UP, HELD = "57014", "55P03"
+TOO_LONG = frozenset({GAVE_UP, HELD})
+"""The server has waited for a row, perhaps, and then said that it has not done what it was asked."""
 ROLLED_BACK = frozenset({FORGOTTEN, OTHER_ISOLATION, NOT_PREPARED, "40001", "40P01"})
 """After these nothing has been carried out, for certain, and the same may be asked again."""
 
 _BY_STATE = {
-    "55P03": "busy",  # a lock was not free in time
-    "57014": "deadline",  # the server gave up, as we had told it to
+    HELD: "busy",  # a lock was not free in time
+    GAVE_UP: "busy",  # nor was the whole done in time, and the server said so
     "25006": "read_only",
     "53100": "out_of_memory",  # the disk is full
     "53200": "out_of_memory",
@@ -69,6 +72,8 @@ UNDECIDED = {
     "Switch it on for this role, or allow it with may_forget",
     4: "a strict rule must not forget, and commits do not wait for the standbys: one may be promoted without "
     "the latest charges. Set synchronous_standby_names, or allow it with may_forget",
+    5: "a strict rule must not forget, and fsync is off: a crash of the machine loses charges, and may "
+    "damage the whole database. Switch it on, or allow it with may_forget",
 }
 """What it means that a request was not decided, by the status in the reply."""
 
@@ -89,10 +94,16 @@ class TimeUp(Exception):
     """The deadline is over, and no answer came."""
 
 
+class Crowded(TimeUp):
+    """Most of the time went by in waiting for a connection: that is not the server's silence."""
+
+
 def classified(error: Exception, schema: str) -> StoreError:
     """The StoreUnavailable or, for a mistake, the StoreError that says what this error means."""
     if isinstance(error, StoreError):
         return error
+    if isinstance(error, Crowded):
+        return StoreUnavailable(str(error), "busy")
     if isinstance(error, TimeUp):
         return StoreUnavailable(str(error) or "no answer came in time", "deadline")
     if isinstance(error, Lost):
@@ -115,8 +126,8 @@ def _of_statement(state: str, text: str, schema: str) -> StoreError:
         )
     if state == "42501":
         return StoreError(
-            f"the role may not do this: {text}; grant it USAGE on the schema {schema!r} and EXECUTE on its "
-            "functions"
+            f"the role may not do this: {text}; grant it USAGE on the schema {schema!r} and EXECUTE on the "
+            "functions that docs/postgres.md names"
         )
     return StoreError(f"the server refused what it was asked: {text} ({state})")
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tidegate.drive import run_blocking
 from tidegate.errors import StoreError, StoreUnavailable
-from tidegate.stores.postgres.schema import FACTS, facts_statement
+from tidegate.stores.postgres.schema import FACTS, FOR_SERVICES, facts_statement
 from tidegate.stores.postgres.store import PostgresStore
 from tidegate.stores.postgres.trips import Trips
 from tidegate.stores.postgres.wire import VERSION
@@ -128,8 +128,15 @@ def _commits(facts: Mapping[str, str]) -> Iterator[_Found]:
         told.append(
             "commits do not wait for the disk: a crash loses the latest charges, so strict rules refuse it"
         )
-    if facts["fsync"] == "off" or facts["full_page_writes"] == "off":
-        told.append("the disk is not waited for: a crash of the machine may damage the whole database")
+    if facts["fsync"] == "off":
+        told.append(
+            "the disk is not waited for: a crash of the machine may damage the whole database, so strict "
+            "rules refuse it"
+        )
+    if facts["full_page_writes"] == "off":
+        told.append(
+            "a crash of the machine may damage the whole database, unless its disk never tears a page"
+        )
     for says in told:
         yield "commits", "warning", shown, says
     if not told:
@@ -139,7 +146,7 @@ def _commits(facts: Mapping[str, str]) -> Iterator[_Found]:
 def _privileges(facts: Mapping[str, str], schema: str) -> _Found:
     role = facts["role"]
     if facts["may_execute"] != "true":
-        says = f"{role} needs USAGE on the schema {schema!r} and EXECUTE on all its functions"
+        says = f"{role} needs USAGE on the schema {schema!r} and EXECUTE on {', '.join(FOR_SERVICES)}"
         return "privileges", "error", "missing", says
     if facts["may_write"] == "true":
         says = f"{role} could write the tables itself; for services EXECUTE on the functions is enough"

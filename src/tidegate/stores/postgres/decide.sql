@@ -4,7 +4,7 @@
 --
 --   of_rules, of_keys   the keys of all requests, each once, in an order that all callers share: they are locked
 --                       in this order, one after another, so no two calls wait for each other
---   numbers             1 version of the schema, 2 unused, 3 whether to look before locking, 4 whether a strict
+--   numbers             1 version of the schema, 2 whether to leave out what others hold, 3 whether to look before locking, 4 whether a strict
 --                       rule may use a store that forgets, 5 lock timeout in ms (0: the session's), 6 whether an
 --                       instant is told, 7 that instant, 8 how many requests; then for each request whether to
 --                       take (0: only ask), how many charges, and for each of these 13 numbers: 0 place among
@@ -17,14 +17,17 @@
 -- of the state after: used, at, busy since, and for a level what was given back, for a fixed window its two ends,
 -- for two counters the start and the count before, for a log the instant that frees enough and the newest one.
 -- Or a request was not decided: 1 and the instant that is in no window that was told; 2: a strict rule, and the
--- tables are not logged; 3: a strict rule, and commits do not wait for the disk; 4: nor for the standbys.
+-- tables are not logged; 3: a strict rule, and commits do not wait for the disk; 4: nor for the standbys; 5: nor
+-- the server for the disk; 9: another transaction holds a row of it, and such ones were to be left out.
 --
 -- Who is only refused changes nothing, so looking is enough: no lock, nothing written. Where a look finds that
 -- something must be written, the keys are locked, read again and decided again, at an instant read after the
 -- locks. A key that was never charged gets a row before anything is locked: so whoever waits for such a row
 -- holds rows of that kind only, and whoever waits for a lock waits for one that comes later in the order.
 
--- Why a strict rule must not rely on this store: 2, 3, 4, or 0 if it may. Whoever may not see standbys sees that
+-- A row of kind X stands for one that another transaction holds; it is never written.
+
+-- Why a strict rule must not rely on this store: 2 to 5, or 0 if it may. Whoever may not see standbys sees that
 -- there are some.
 CREATE OR REPLACE FUNCTION forgets() RETURNS bigint
 LANGUAGE sql STABLE AS $$
@@ -33,6 +36,7 @@ LANGUAGE sql STABLE AS $$
     WHEN current_setting('synchronous_commit') = 'off' THEN 3
     WHEN (current_setting('synchronous_standby_names') = '' OR current_setting('synchronous_commit') = 'local')
       AND EXISTS (SELECT FROM pg_catalog.pg_stat_replication) THEN 4
+    WHEN current_setting('fsync') = 'off' THEN 5
     ELSE 0
   END
 $$;
@@ -86,7 +90,7 @@ CREATE OR REPLACE FUNCTION state_at(
 DECLARE
   l law := law_of(numbers, n, calendars, edges_us);
 BEGIN
-  is_changed := s.kind IS NOT NULL AND is_change(s, l);
+  is_changed := coalesce(s.kind, 'N') <> 'N' AND is_change(s, l);
   s := current_state(s, l, now_us, numbers[n + 10], CASE WHEN numbers[n + 11] = 1 THEN epoch_us END);
 END
 $$;
@@ -176,6 +180,16 @@ BEGIN
         SELECT t.ctid AS place, t AS s INTO alone
         FROM state t WHERE t.rule = of_rules[1] AND t.key = of_keys[1] FOR NO KEY UPDATE;
         states := CASE WHEN alone.place IS NOT NULL THEN ARRAY[alone.s] END;
+      ELSIF numbers[2] = 1 THEN
+        SELECT
+          array_agg(k.place ORDER BY u.number),
+          array_agg(coalesce(k.s, jsonb_populate_record(NULL::state, '{"kind": "X"}')) ORDER BY u.number)
+        INTO places, states
+        FROM unnest(of_rules, of_keys) WITH ORDINALITY u (rule, key, number)
+          LEFT JOIN LATERAL (
+            SELECT t.ctid AS place, t AS s FROM state t
+            WHERE t.rule = u.rule AND t.key = u.key FOR NO KEY UPDATE SKIP LOCKED
+          ) k ON true;
       ELSE
         SELECT array_agg(k.place), array_agg(k.s) INTO places, states
         FROM unnest(of_rules, of_keys) u (rule, key),
@@ -213,7 +227,7 @@ BEGIN
           IF s.kind IS NULL THEN  -- as `unknown` says
             s := ROW(
               NULL, NULL, s.sweep_at_us, 'L', numbers[n + 2], numbers[n + 3], numbers[n + 4], NULL, NULL, NULL,
-              0, NULL, now_us, now_us - 1, 0, NULL, NULL, NULL
+              0, NULL, now_us, now_us - 1, 0, NULL, NULL, NULL, NULL
             )::state;
           ELSE  -- as `level_advance` says
             s.used := CASE
@@ -227,6 +241,10 @@ BEGIN
             WHEN s.used <= s.room AND numbers[n + 7] <= (s.room - s.used) / (s.q / 1000) THEN 1 ELSE 0
           END;
         ELSE
+          IF s.kind = 'X' THEN
+            refusal := 9;
+            EXIT;
+          END IF;
           at := s.at_us;
           IF numbers[n + 11] = 1 THEN
             refusal := CASE WHEN numbers[4] = 1 THEN 0 ELSE forgets() END;
@@ -283,9 +301,9 @@ BEGIN
             sweeps := array_fill(NULL::bigint, ARRAY[cardinality(of_rules)]);
           END IF;
           sweeps[numbers[n]] := CASE
-            WHEN s.kind = 'L' AND s.p > 0 AND numbers[6] = 0
+            WHEN s.kind = 'L' AND s.p > 0 AND numbers[6] = 0 AND numbers[n + 11] = 0
             THEN ((now_us + 60000000 + (s.used + s.p - 1) / s.p) / 60000000 + 1) * 60000000
-            ELSE sweep_instant_us(s, now_us, numbers[6] = 1)
+            ELSE sweep_instant_us(s, now_us, numbers[6] = 1, numbers[n + 11] = 1)
           END;
           IF s.kind = 'G' AND is_locked THEN
             refusal := log_write(s);
@@ -343,6 +361,22 @@ BEGIN
       series = s.series
     WHERE t.ctid = alone.place;
   END IF;
+  RETURN reply;
+END
+$$;
+
+-- `decide` for keys of which some are named by their digests: `wholes` are these in full, '' for the others.
+CREATE OR REPLACE FUNCTION decide_named(
+  of_rules bytea[], of_keys bytea[], numbers bigint[], calendars text[], edges_us bigint[], wholes bytea[]
+) RETURNS bigint[] LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path FROM CURRENT
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  reply CONSTANT bigint[] := decide(of_rules, of_keys, numbers, calendars, edges_us);
+  named CONSTANT bigint := name_rows(of_rules, of_keys, wholes);
+BEGIN
   RETURN reply;
 END
 $$;

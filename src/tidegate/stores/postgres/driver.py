@@ -3,7 +3,8 @@
 psycopg's own calls cannot promise a deadline, for cancelling one waits for the server. So a connection is
 driven here by `psycopg.pq`, its documented interface to libpq: everything is sent and read without
 blocking, and in between one waits for the socket with what is left of the deadline. A connection on which
-anything went wrong is dropped and never used again, so a late reply is never taken for another one's.
+anything went wrong is dropped and never used again; one whose reply is late, not before that has been read to
+its end. So a late reply is never taken for another one's.
 
 A pool of the user's (psycopg_pool) lends its connections for one call each. They must be idle: a
 transaction of the user's is never touched, and no setting of theirs is changed.
@@ -95,6 +96,16 @@ class Link:
         """Whether it can be used for another call, as far as is known."""
         return bool(self._raw.status == pq.ConnStatus.OK) and self.is_idle
 
+    @property
+    def is_late(self) -> bool:
+        """Whether all that is wrong with it is that a reply has not come yet."""
+        raw = self._raw
+        return bool(
+            raw.status == pq.ConnStatus.OK
+            and raw.transaction_status == pq.TransactionStatus.ACTIVE
+            and raw.pipeline_status == pq.PipelineStatus.OFF
+        )
+
     def is_quiet(self) -> bool:
         """Whether nothing has come that nobody asked for, which mostly is its end. It was good before."""
         if self._poller is None and hasattr(select, "poll"):
@@ -139,10 +150,20 @@ class Link:
         except psycopg.Error as error:
             raise Lost(_said(self._raw) or str(error)) from error
 
+    async def heard(self, port: Port, until_s: float) -> None:
+        """The server has said what it was asked before, or that it is there. Raises Lost or TimeUp if not."""
+        if not self.is_late:
+            await self.run(port, b"SELECT 1", until_s)
+            return
+        try:
+            await self._results(port, until_s)  # nobody learns what it was
+        except psycopg.Error as error:
+            raise Lost(_said(self._raw) or str(error)) from error
+
     async def allow(self, port: Port, until_s: float) -> None:
         """The server lets this call, and those that come after it, take as long as this deadline allows."""
         allowed_ms = int((until_s - port.now_s()) * 1_000) + 1
-        script = f"SET statement_timeout={allowed_ms}; SET lock_timeout={lock_timeout_ms(allowed_ms)}"
+        script = "; ".join(f"SET {name}={ms}" for name, ms in timeouts_ms(allowed_ms).items())
         await self.run(port, script.encode(), until_s)
         self.allowed_ms = allowed_ms
 
@@ -243,9 +264,14 @@ def _said(raw: Any) -> str:
     return str(raw.error_message.decode("utf-8", "replace")).strip()
 
 
+def timeouts_ms(allowed_ms: int) -> dict[str, int]:
+    """When the server gives a call up, so that its answer, that it has, still comes in time."""
+    return {"statement_timeout": max(1, allowed_ms * 4 // 5), "lock_timeout": lock_timeout_ms(allowed_ms)}
+
+
 def lock_timeout_ms(allowed_ms: int) -> int:
-    """How long a call waits for a row: so that its answer, that it was not free, still comes in time."""
-    return max(1, allowed_ms * 4 // 5)
+    """How long a call waits for a row. For others that wait for it too it may wait as long once more."""
+    return max(1, allowed_ms * 3 // 5)
 
 
 # --- addresses ---

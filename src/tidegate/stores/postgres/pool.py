@@ -1,9 +1,12 @@
 """Connections, a few, each used by one caller at a time: our own, or lent by a pool of the user's.
 
-The one used last is the first to be used again, so that idle ones stay idle. A new one is made beside the
-callers, by a thread or a task, for that may take longer than a decision; a caller waits for one that is
-made or given back as long as the deadline allows, and the one being made serves the next. An error of making
-one is told to the caller who caused it.
+The one used last is the first to be used again, so that idle ones stay idle. A new one is made and warmed
+beside the callers, by a thread or a task, for that may take longer than a decision; few begin at once, as
+each is work for the server. A caller waits for one that is made or given back as long as the deadline allows,
+and the one being made serves the next. An error of making one is told to those who wait for one to be made.
+
+A link whose reply is late is not closed, for another one would cost more than waiting: the reply is read
+beside the callers, and then the link is used again. When the server falls silent, idle ones are asked too.
 
 A forked child has none of its parent's connections: it forgets them unused and opens its own.
 """
@@ -12,16 +15,23 @@ from __future__ import annotations
 
 import os
 import weakref
+from contextlib import suppress
 from typing import Any, Protocol
 
 from tidegate.errors import StoreError
 from tidegate.stores.postgres import driver
 from tidegate.stores.postgres.address import Address, Options, allowed_ms
-from tidegate.stores.postgres.causes import Lost, TimeUp
+from tidegate.stores.postgres.causes import Crowded, Lost, Refused, TimeUp
 from tidegate.stores.postgres.driver import Link
 from tidegate.stores.postgres.ports import Port
+from tidegate.stores.postgres.warming import warm
 
 OPEN_WITHIN_S = 2.0
+OPENED_AT_ONCE = 2
+OPENING_S = 0.1
+"""Whatever has been opening for longer waits for something, and does not keep others from beginning."""
+LATE_MOST_S = 1.0
+"""A reply that is later than this does not come any more."""
 
 
 class Pool(Protocol):
@@ -33,11 +43,25 @@ class Pool(Protocol):
     async def give(self, link: Link) -> None:
         """Put a link back; one that is no good is closed."""
 
+    async def give_late(self, link: Link) -> None:
+        """Put a link back whose reply has not come in time; it is used again once that has been read."""
+
     def renew(self) -> None:
         """Use none of the present links again: another server may have the name by now."""
 
+    def doubt(self) -> None:
+        """Use those that are idle again once the server has answered by them: it has become silent."""
+
     def close(self) -> None:
         """Close what is idle; what is in use closes when it is given back."""
+
+
+class _Waiter:
+    """A caller who waits for a link: he has one made, or hopes for one that others have made."""
+
+    def __init__(self) -> None:
+        self.is_opening = self.hopes = False
+        self.failures: list[Exception] = []
 
 
 class OwnPool:
@@ -55,51 +79,95 @@ class OwnPool:
         self._gate = self._port.gate()
         self._idle: list[Link] = []
         self._in_use: set[Link] = set()
-        self._opening = 0
+        self._late: set[Link] = set()
+        self._doubted: set[Link] = set()  # these take no place from others
+        self._opening: list[float] = []  # since when
+        self._queue: list[_Waiter] = []
         self._is_closed = False
 
     async def take(self, until_s: float) -> Link:
         """See `Pool`."""
-        failures: list[Exception] = []
-        is_opening = False
+        waiter = _Waiter()
         gate = self._gate
         with gate.held:
-            while not self._is_closed:
-                while self._idle:
-                    link = self._idle.pop()
-                    if link.is_quiet():
-                        self._in_use.add(link)
-                        return link
-                    link.drop()
-                if failures:
-                    raise failures[0]
-                if not is_opening and len(self._in_use) + self._opening < self._options.max_connections:
-                    is_opening = True
-                    self._start_opening(failures)
-                try:
-                    await gate.wait(until_s)
-                except TimeUp:
-                    what = "was ready" if is_opening else f"of {self._options.max_connections} was free"
-                    raise TimeUp(f"no connection {what} in time") from None
+            try:
+                while not self._is_closed:
+                    while len(self._idle) > self._ahead_of(waiter):
+                        link = self._idle.pop()
+                        if link.is_quiet():
+                            self._in_use.add(link)
+                            return link
+                        link.drop()
+                    if waiter.failures:
+                        raise waiter.failures[0]
+                    may_open = waiter.is_opening or self._has_room()
+                    waiter.hopes = may_open and not waiter.is_opening
+                    if waiter.hopes and self._may_begin():
+                        waiter.is_opening, waiter.hopes = True, False
+                        self._start_opening(waiter)
+                    if waiter not in self._queue:
+                        self._queue.append(waiter)
+                    try:
+                        await gate.wait(until_s)
+                    except TimeUp:
+                        if may_open:
+                            raise TimeUp("no connection was ready in time") from None
+                        most = self._options.max_connections
+                        raise Crowded(f"no connection of {most} was free in time") from None
+            finally:
+                if waiter in self._queue:
+                    self._queue.remove(waiter)
+                    if self._idle:
+                        gate.open()
         raise StoreError("the store is closed")
+
+    def _ahead_of(self, waiter: _Waiter) -> int:
+        """How many have waited for longer; a newcomer goes before nobody."""
+        queue = self._queue
+        return queue.index(waiter) if waiter in queue else len(queue)
+
+    def _has_room(self) -> bool:
+        known = len(self._idle) + len(self._in_use) + len(self._late)
+        return known + len(self._opening) < self._options.max_connections
+
+    def _may_begin(self) -> bool:
+        lately_s = self._port.now_s() - OPENING_S
+        return sum(since_s > lately_s for since_s in self._opening) < OPENED_AT_ONCE
 
     async def give(self, link: Link) -> None:
         """See `Pool`."""
         with self._gate.held:
             is_ours = link in self._in_use
             self._in_use.discard(link)
-            if is_ours and not self._is_closed and link.is_good:
-                self._idle.append(link)
-            else:
-                link.drop()
-            self._gate.open()
+            self._put(link, is_wanted=is_ours)
+
+    async def give_late(self, link: Link) -> None:
+        """See `Pool`."""
+        if link not in self._in_use or not link.is_late:
+            link.drop()
+            await self.give(link)
+            return
+        with self._gate.held:
+            self._in_use.discard(link)
+            self._late.add(link)
+            self._start_hearing([link])
 
     def renew(self) -> None:
         """See `Pool`."""
         with self._gate.held:
-            idle, self._idle, self._in_use = self._idle, [], set()
+            idle, self._idle = self._idle, []
+            self._in_use, self._late, self._doubted = set(), set(), set()
             for link in idle:
                 link.drop()
+            self._gate.open()
+
+    def doubt(self) -> None:
+        """See `Pool`."""
+        with self._gate.held:
+            idle, self._idle = self._idle, []
+            self._doubted.update(idle, self._late)
+            self._late = set()
+            self._start_hearing(idle)
             self._gate.open()
 
     def close(self) -> None:
@@ -107,23 +175,63 @@ class OwnPool:
         self._is_closed = True
         self.renew()
 
-    def _start_opening(self, failures: list[Exception]) -> None:
+    def _put(self, link: Link, *, is_wanted: bool) -> None:
+        """The link is idle, or closed if it is not wanted or no good. Called while the gate is held."""
+        if is_wanted and not self._is_closed and link.is_good:
+            self._idle.append(link)
+        else:
+            link.drop()
+        self._gate.open()
+
+    def _start_hearing(self, links: list[Link]) -> None:
+        """Have it heard beside what the server says on these links. Called while the gate is held."""
+        gate, port, unheard = self._gate, self._port, links[::-1]
+
+        def heard(link: Link) -> None:
+            with gate.held:
+                is_wanted = link in self._late or (link in self._doubted and self._has_room())
+                self._late.discard(link)
+                self._doubted.discard(link)
+                self._put(link, is_wanted=is_wanted)
+
+        async def work() -> None:
+            until_s = port.now_s() + LATE_MOST_S
+            try:
+                while unheard:
+                    with suppress(Lost, TimeUp, Refused):
+                        await unheard[-1].heard(port, until_s)
+                    heard(unheard.pop())
+            finally:
+                for link in unheard:
+                    link.drop()
+                    heard(link)
+
+        if links:
+            try:
+                port.beside(work)
+            except Lost:
+                for link in links:
+                    link.drop()
+                    heard(link)
+
+    def _start_opening(self, waiter: _Waiter) -> None:
         """Have a link made beside. Called while the gate is held."""
-        gate = self._gate
-        self._opening += 1
+        gate, since_s = self._gate, self._port.now_s()
+        self._opening.append(since_s)
 
         async def work() -> None:
             link = error = None
             try:
                 link = await self._opened()
-            except Exception as problem:  # noqa: BLE001 - told to the caller who waits for it
+            except Exception as problem:  # noqa: BLE001 - told to the callers who wait for it
                 error = problem
             finally:
                 with gate.held:
                     if gate is self._gate:
-                        self._opening -= 1
+                        self._opening.remove(since_s)
                     if error is not None:
-                        failures.append(error)
+                        for told in (waiter, *(one for one in self._queue if one.hopes)):
+                            told.failures.append(error)
                     elif link is not None and not self._is_closed and gate is self._gate:
                         self._idle.append(link)
                     elif link is not None:
@@ -133,7 +241,7 @@ class OwnPool:
         try:
             self._port.beside(work)
         except Lost:
-            self._opening -= 1
+            self._opening.remove(since_s)
             raise
 
     async def _opened(self) -> Link:
@@ -153,20 +261,30 @@ class OwnPool:
                     now_s = port.now_s()
                     conninfo = self._address.conninfo(self._options, host, one, port_number)
                     try:
-                        link = await Link.opened(
-                            conninfo, port, now_s + (until_s - now_s) / left, prepares=self._options.prepare
-                        )
+                        link = await self._warmed(conninfo, now_s + (until_s - now_s) / left)
                     except (Lost, TimeUp) as error:
                         failure = error
                         continue
                     self._next_host = number
-                    link.allowed_ms = allowed_ms(self._options)
                     return link
             except Lost as error:
                 failure = error
         if isinstance(failure, TimeUp):
             raise TimeUp("no server took a connection in time") from failure
         raise failure
+
+    async def _warmed(self, conninfo: bytes, until_s: float) -> Link:
+        """A new link whose session has done its first calls; a pooler has sessions of its own."""
+        options = self._options
+        link = await Link.opened(conninfo, self._port, until_s, prepares=options.prepare)
+        link.allowed_ms = allowed_ms(options)
+        try:
+            if options.prepare:
+                await warm(link, self._port, options.schema, until_s)
+        except BaseException:
+            link.drop()
+            raise
+        return link
 
 
 class LentPool:
@@ -208,12 +326,20 @@ class LentPool:
         owner, link.owner = link.owner, None  # or it would hold on to what knows it
         await self._put(owner)
 
+    async def give_late(self, link: Link) -> None:
+        """See `Pool`. A pool of the user's is not made to wait for a reply: the link is closed."""
+        link.drop()
+        await self.give(link)
+
     async def _put(self, owner: Any) -> None:
         given = self._pool.putconn(owner)
         if self._awaited:
             await given
 
     def renew(self) -> None:
+        """See `Pool`. The pool minds that itself."""
+
+    def doubt(self) -> None:
         """See `Pool`. The pool minds that itself."""
 
     def close(self) -> None:
@@ -227,7 +353,7 @@ _pools: weakref.WeakSet[OwnPool] = weakref.WeakSet()
 def _forget_links() -> None:
     """In a forked child: its parent goes on using them."""
     for pool in list(_pools):
-        for link in (*pool._idle, *pool._in_use):
+        for link in (*pool._idle, *pool._in_use, *pool._late, *pool._doubted):
             link.forget()
         pool._begin()
 

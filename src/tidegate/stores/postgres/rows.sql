@@ -35,18 +35,36 @@ BEGIN
 END
 $$;
 
+-- The rows of these keys say what they are in full, where their names do not ('' where they do). A row is named by
+-- the call that makes it, so nobody else has a hold on those that are named here.
+CREATE OR REPLACE FUNCTION name_rows(of_rules bytea[], of_keys bytea[], wholes bytea[]) RETURNS bigint
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  FOR i IN 1 .. coalesce(cardinality(wholes), 0) LOOP
+    IF wholes[i] <> '' THEN
+      UPDATE state t SET whole = wholes[i]
+      WHERE t.rule = of_rules[i] AND t.key = of_keys[i] AND t.whole IS NULL;
+    END IF;
+  END LOOP;
+  RETURN 0;
+END
+$$;
+
 -- When the row may go, if its state is kept at `now_us`: a minute after the key is fresh, by the real clock. A told
--- instant may belong to a clock that runs slower than that, so then it stays for an hour.
-CREATE OR REPLACE FUNCTION sweep_instant_us(s state, now_us bigint, is_told boolean) RETURNS bigint
+-- instant may belong to a clock that runs slower than that, so then it stays for an hour. A strict rule's row stays
+-- no shorter than was said before, for a reset said how long it must (forget.sql).
+CREATE OR REPLACE FUNCTION sweep_instant_us(
+  s state, now_us bigint, is_told boolean, is_strict boolean
+) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF s.kind = 'L' AND s.p = 0 AND s.used > 0 THEN
     RETURN 9223372036854775807;
   END IF;
-  RETURN (
+  RETURN greatest(CASE WHEN is_strict AND s.sweep_at_us < 9223372036854775807 THEN s.sweep_at_us END, (
     (CASE WHEN is_told THEN clock_us() + 3600000000 ELSE now_us + 60000000 END
       + greatest(0, fresh_at_us(s) - now_us)) / 60000000 + 1
-  ) * 60000000;
+  ) * 60000000);
 END
 $$;
 

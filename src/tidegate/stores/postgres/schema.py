@@ -17,7 +17,7 @@ STEPS = ("schema.sql",)
 """What brings the tables from version 0 (nothing) to 1, from 1 to 2, and so on."""
 FUNCTIONS = (
     *("level.sql", "windows.sql", "log.sql", "law.sql", "carry.sql", "rows.sql", "decide.sql", "one.sql"),
-    *("adjust.sql", "sweep.sql", "browse.sql"),
+    *("adjust.sql", "forget.sql", "sweep.sql", "browse.sql"),
 )
 
 assert len(STEPS) == VERSION
@@ -50,14 +50,18 @@ def statements(schema: str) -> dict[str, Statement]:
     return {
         "decide": call("decide", _CALL),
         "take_one": call("take_one", (_BIGINT, _BYTEA, _BYTEA, *[_BIGINT] * 5)),
-        "adjust": call("adjust", _CALL),
-        "forget": call("forget", _CALL[:3]),
-        "sweep": call("sweep", (_INT, _BIGINT)),
+        "decide_named": call("decide_named", (*_CALL, _BYTEAS)),
+        "adjust": call("adjust", (*_CALL, _BYTEAS)),
+        "forget": call("forget", (*_CALL[:3], _BYTEAS)),
+        "sweep": call("sweep", (_INT,)),
         "listed": call("listed", (_BYTEA, _BYTEA, _BYTEA, _INT), select="SELECT * FROM "),
         "shown": call("shown", (_BYTEA, _BYTEA), select="SELECT * FROM "),
         "facts": call("facts", (), select="SELECT * FROM "),
     }
 
+
+FOR_SERVICES = ("decide", "decide_named", "take_one", "adjust", "sweep", "facts")
+"""The functions that whoever decides must be granted. None of them takes away what still counts."""
 
 FACTS = (
     *("server_version", "server_version_num", "is_standby", "read_only", "isolation", "now_us", "version"),
@@ -82,7 +86,7 @@ def facts_statement(schema: str) -> Statement:
         "current_user::text",
         "(SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') "
         f"AND has_function_privilege(p.oid, 'EXECUTE'))::text {functions} "
-        "IN ('decide', 'take_one', 'adjust', 'forget', 'sweep', 'facts'))",
+        f"IN ({', '.join(literal(name) for name in FOR_SERVICES)}))",
         "(SELECT has_table_privilege(c.oid, 'UPDATE')::text "
         f"FROM pg_catalog.pg_class c {inside} c.relnamespace AND c.relname = 'state')",
     ]

@@ -21,7 +21,10 @@
 --   end_us                              of the window                               the newest entry
 --   series                                                                          which entries are its own
 --
--- A row whose kind is null only holds its place: the key was never charged.
+-- A key of more than a thousand bytes is named by its digest, for an index holds no longer ones (places.py); then
+-- `whole` says what it is in full, and is null otherwise.
+-- A row whose kind is null only holds its place: the key was never charged. One of kind N says that it was made
+-- fresh when nothing was known of it: no strict rule takes it for one that was lost.
 -- `sweep_at_us` is when the row may go: its key has been fresh for a minute by then. It is rounded up to a whole
 -- minute, so that most changes of a row leave the index alone.
 
@@ -44,6 +47,7 @@ CREATE UNLOGGED TABLE state (
   start_us bigint,
   end_us bigint,
   series bigint,
+  whole bytea,
   PRIMARY KEY (rule, key)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 

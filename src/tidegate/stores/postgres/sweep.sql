@@ -1,10 +1,12 @@
 -- Delete the rows of keys that have been fresh for a minute, at most so many in a call, and entries as many.
 --
 -- It waits for nobody: rows that are locked are left for later. A log's row goes when its entries are gone.
--- The instant is for tests. Returns how many rows went; fewer than asked for: there were no more.
+-- Returns how many rows went; fewer than asked for: there were no more.
 
-CREATE OR REPLACE FUNCTION sweep(rows_most int, told_us bigint DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+-- The same as `sweep` at another instant, for tests. Whoever calls it needs the right to delete by himself: at a
+-- far instant everything goes.
+CREATE OR REPLACE FUNCTION sweep_at(rows_most int, instant_us bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
 SET search_path FROM CURRENT
 SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan
@@ -20,7 +22,7 @@ BEGIN
   INTO places, of_rules, of_keys, kinds
   FROM (
     SELECT d.ctid AS place, d.rule, d.key, d.kind FROM state d
-    WHERE d.sweep_at_us < coalesce(told_us, clock_us())
+    WHERE d.sweep_at_us < instant_us
     ORDER BY d.sweep_at_us LIMIT rows_most
     FOR UPDATE SKIP LOCKED
   ) t;
@@ -40,5 +42,15 @@ BEGIN
          OR NOT EXISTS (SELECT FROM entries e WHERE e.rule = u.rule AND e.key = u.key));
   GET DIAGNOSTICS gone = ROW_COUNT;
   RETURN gone;
+END
+$$;
+
+-- By the server's clock nothing goes that still counts.
+CREATE OR REPLACE FUNCTION sweep(rows_most int) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  RETURN sweep_at(rows_most, clock_us());
 END
 $$;

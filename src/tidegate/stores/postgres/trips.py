@@ -13,12 +13,13 @@ from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.health import Health
 from tidegate.stores.postgres.address import Options
 from tidegate.stores.postgres.attending import Attendant
-from tidegate.stores.postgres.causes import Lost, Refused, TimeUp, classified
+from tidegate.stores.postgres.causes import Crowded, Lost, Refused, TimeUp, classified
 from tidegate.stores.postgres.driver import Link, Row, Statement, lock_timeout_ms
 from tidegate.stores.postgres.familiar import Familiar
 from tidegate.stores.postgres.pool import Pool
 from tidegate.stores.postgres.ports import Port
 from tidegate.stores.postgres.schema import statements
+from tidegate.stores.postgres.stuck import Stuck
 from tidegate.stores.postgres.wire import Calendars, Call, Parameters, encode_decide
 
 FORGETFUL = frozenset({"read_only", "authentication", "loading"})
@@ -36,6 +37,7 @@ class Shared:
         self.statements = statements(options.schema)
         self.calendars = Calendars()
         self.familiar = Familiar()
+        self.stuck = Stuck()
         self.server_is_ahead_us = 0
         self.in_transactions = False  # whether the sessions have another isolation level than we need
 
@@ -65,8 +67,10 @@ class Trips:
         """Tell the breaker that so many callers got no usable answer."""
         was_open = self.health.is_open
         self.health.failed(error, ticks_us(), calls)
-        if error.cause in FORGETFUL or (self.health.is_open and not was_open):
+        if error.cause in FORGETFUL:
             self.pool.renew()
+        elif self.health.is_open and not was_open:
+            self.pool.doubt()
 
     def until_s(self, deadline_us: int | None) -> float:
         """When a call that begins now must have ended."""
@@ -93,15 +97,21 @@ class Trips:
         )
 
     async def _by_link(self, work: Callable[[Link], Awaitable[list[Row]]], until_s: float) -> list[Row]:
-        """What comes of work with a link, which is dropped if that is anything but an answer."""
-        pool = self.pool
+        """What comes of work with a link, which is not used on if that is anything but an answer."""
+        pool, begin_s = self.pool, self.port.now_s()
         link = await pool.take(until_s)
+        taken_s = self.port.now_s()
         try:
-            if link.allowed_ms and (until_s - self.port.now_s()) * 1_000 > link.allowed_ms + 1:
+            if link.allowed_ms and (until_s - taken_s) * 1_000 > link.allowed_ms + 1:
                 await link.allow(self.port, until_s)
             rows = await work(link)
         except Refused:
             await pool.give(link)
+            raise
+        except TimeUp:
+            await pool.give_late(link)
+            if taken_s - begin_s > until_s - taken_s:
+                raise Crowded("most of the time went by until a connection was free") from None
             raise
         except BaseException:
             link.drop()
@@ -112,7 +122,7 @@ class Trips:
 
     async def sweep(self, rows_most: int, until_s: float) -> int:
         """Delete rows of keys that are fresh, at most so many; how many there were. Raises StoreError."""
-        ((gone,),) = await self.function("sweep", (rows_most.to_bytes(4, "big"), None), until_s)
+        ((gone,),) = await self.function("sweep", (rows_most.to_bytes(4, "big"),), until_s)
         return int.from_bytes(gone or b"", "big")
 
     async def rows(

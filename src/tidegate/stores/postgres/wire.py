@@ -20,29 +20,28 @@ from tidegate.core.calendar import Local
 from tidegate.core.carry import WAYS
 from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
-from tidegate.core.law import EXACT, AnyLaw
-from tidegate.core.level import Level, LevelState, Line
+from tidegate.core.law import EXACT
+from tidegate.core.level import Level, LevelState
 from tidegate.core.log import Log, LogState
 from tidegate.core.outcome import Charge, Outcome
-from tidegate.core.windows import Even, Fixed, FixedState, Sliding, SlidingState
+from tidegate.core.windows import Fixed, FixedState, Sliding, SlidingState
 from tidegate.errors import LimitError, StoreError, StoreUnavailable
 from tidegate.stores.postgres.causes import UNDECIDED
+from tidegate.stores.postgres.laws import OF_LEVEL, calendar_text, law_numbers
+from tidegate.stores.postgres.places import Place, is_digest, place_of, whole_of
 
 VERSION = 1
 """The version of the schema that this file speaks to."""
 
-OF_LEVEL, OF_LINE, OF_FIXED, OF_SLIDING, OF_LOG = 1, 2, 3, 4, 5
+_HELD = 9
 
 Parameters: TypeAlias = list[bytes | None]
-Place: TypeAlias = tuple[bytes, bytes]
-LawNumbers: TypeAlias = tuple[int, int, int, int, int, int, Local | None]
 
 _BYTEA, _BIGINT, _TEXT = 17, 20, 25
 _WAY = {way: number for number, way in enumerate(WAYS, 1)}
 _HEADER, _NUMBER = Struct(">5i"), Struct(">q")
 _MOST = EXACT - 1
 _INSTANT_MOST = 2**61
-_told: dict[int, tuple[AnyLaw, LawNumbers]] = {}  # by identity, for to hash a law costs more
 _new = tuple.__new__  # a named tuple made like this costs half of what its own constructor takes
 
 
@@ -54,18 +53,26 @@ class Ask(NamedTuple):
 
 
 class Call(NamedTuple):
-    """How a call is to be carried out; the same for all that travels in it."""
+    """How a call is to be carried out; the same for all that travels in it.
+
+    `leaves_held`: requests for rows that others hold are left out, and answered with `Held`.
+    """
 
     now_us: int | None = None
     look_first: bool = False
     may_forget: bool = False
     lock_timeout_ms: int = 0
+    leaves_held: bool = False
 
 
 class Missed(NamedTuple):
     """Nothing was charged: this instant lies outside the calendar windows that were sent."""
 
     at_us: int
+
+
+class Held(NamedTuple):
+    """Nothing was charged: another transaction holds a row of the request."""
 
 
 class Calendars:
@@ -98,28 +105,11 @@ class Calendars:
             return after_us
 
 
-def place_of(rule: str, key: Key) -> Place:
-    """How (rule, key) is named in the tables: injective, whatever the rule and the key are."""
-    return (
-        rule.encode("utf-8", "surrogatepass"),
-        b"t" + key.encode("utf-8", "surrogatepass") if isinstance(key, str) else b"b" + key,
-    )
-
-
-def key_in(named: bytes) -> Key:
-    """The key that is named so."""
-    return named[1:].decode("utf-8", "surrogatepass") if named[:1] == b"t" else named[1:]
-
-
-def rule_in(named: bytes) -> str:
-    """The rule that is named so."""
-    return named.decode("utf-8", "surrogatepass")
-
-
 def encode_decide(asks: Sequence[Ask], call: Call, calendars: Calendars, windows_at_us: int) -> Parameters:
     """The parameters of `decide` for independent requests, decided in this order.
 
-    Raises StoreError for what cannot be asked, and LimitError for an instant that no calendar has.
+    Where a key is named by its digest there is one more, and they are those of `decide_named`. Raises
+    StoreError for what cannot be asked, and LimitError for an instant that no calendar has.
     """
     writing = _Writing([charge for charges, _ in asks for charge in charges], call, calendars, windows_at_us)
     numbers = _header(call, len(asks))
@@ -127,7 +117,8 @@ def encode_decide(asks: Sequence[Ask], call: Call, calendars: Calendars, windows
         numbers += (take, len(charges))
         for charge in charges:
             numbers += writing.charge(charge)
-    return writing.parameters(numbers)
+    wholes = writing.wholes()
+    return writing.parameters(numbers) if wholes is None else [*writing.parameters(numbers), wholes]
 
 
 def encode_one(charge: Charge, now_us: int | None) -> Parameters | None:
@@ -162,23 +153,25 @@ def encode_adjust(
             full,
             min(debt, _MOST),
         )
-    return writing.parameters(numbers)
+    return [*writing.parameters(numbers), writing.wholes()]
 
 
 def encode_forget(keys: Sequence[tuple[str, Key]], call: Call) -> Parameters:
     """The parameters of `forget`."""
-    places = sorted({place_of(rule, key) for rule, key in keys})
-    return [*_named(places), bigints(_header(call, len(places)))]
+    wholes = {place_of(rule, key): whole_of(key) for rule, key in keys}
+    places = sorted(wholes)
+    numbers = bigints(_header(call, len(places)))
+    return [*_named(places), numbers, texts([wholes[place] for place in places], _BYTEA)]
 
 
-def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | StoreError | Missed]:
+def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | StoreError | Missed | Held]:
     """What `decide` answered to each request.
 
     Raises StoreUnavailable for a reply that is none: it cannot be told then what was charged.
     """
     numbers = numbers_in(reply)
     now_us, at = numbers[0], 1
-    answers: list[list[Outcome] | StoreError | Missed] = []
+    answers: list[list[Outcome] | StoreError | Missed | Held] = []
     try:
         for charges, _ in asks:
             status = numbers[at]
@@ -191,7 +184,7 @@ def decode_decide(reply: object, asks: Sequence[Ask]) -> list[list[Outcome] | St
                 answers.append(Missed(numbers[at]))
                 at += 1
             else:
-                answers.append(StoreError(UNDECIDED[status]))
+                answers.append(Held() if status == _HELD else StoreError(UNDECIDED[status]))
     except (IndexError, KeyError, ValueError):
         raise broken(reply) from None
     if at != len(numbers):
@@ -280,8 +273,16 @@ class _Writing:
             self._edges[calendar] = self._calendars.edges_us(calendar, self._at_us)
         return list(self._edges).index(calendar) + 1
 
+    def wholes(self) -> bytes | None:
+        """The keys in full that are named by their digests, and nothing for the others; None without any."""
+        for _, named in self._places:
+            if is_digest(named):
+                wholes = {self._numbers[rule, key]: whole_of(key) for rule, key in self._numbers}
+                return texts([wholes[number] for number in range(1, len(self._places) + 1)], _BYTEA)
+        return None
+
     def parameters(self, numbers: list[int]) -> Parameters:
-        """All five parameters."""
+        """The five parameters that all calls have."""
         calendars = [calendar_text(calendar) for calendar in self._edges]
         edges_us = [edge for edges in self._edges.values() for edge in edges]
         return [
@@ -292,41 +293,19 @@ class _Writing:
         ]
 
 
-def law_numbers(law: AnyLaw) -> LawNumbers:
-    """Kind, capacity in units, q or length, p or parts, own, free, and the calendar if there is one."""
-    told = _told.get(id(law))
-    if told is None or told[0] is not law:
-        if len(_told) >= 10_000:
-            _told.clear()
-        told = _told[id(law)] = law, _law_numbers(law)
-    return told[1]
-
-
-def _law_numbers(law: AnyLaw) -> LawNumbers:
-    if isinstance(law, Line):
-        return OF_LINE, law.room, law.q, law.p, law.own, law.free, None
-    if isinstance(law, Level):
-        return OF_LEVEL, law.room, law.q, law.p, 0, 0, None
-    if isinstance(law, Fixed):
-        if isinstance(law.calendar, Even):
-            return OF_FIXED, law.capacity, law.calendar.length_us, 0, 0, 0, None
-        assert isinstance(law.calendar, Local), law.calendar
-        return OF_FIXED, law.capacity, 0, 0, 0, 0, law.calendar
-    if isinstance(law, Sliding):
-        return OF_SLIDING, law.capacity, law.length_us, law.parts, 0, 0, None
-    assert isinstance(law, Log), law
-    return OF_LOG, law.capacity, law.window_us, 0, 0, 0, None
-
-
-def calendar_text(calendar: Local) -> bytes:
-    """The name of a calendar in the tables."""
-    return f"{calendar.unit}:{calendar.zone}".encode()
-
-
 def _header(call: Call, count: int) -> list[int]:
     told = call.now_us is not None
     now_us = _checked(call.now_us or 0)
-    return [VERSION, 0, call.look_first, call.may_forget, call.lock_timeout_ms, told, now_us, count]
+    return [
+        VERSION,
+        call.leaves_held,
+        call.look_first,
+        call.may_forget,
+        call.lock_timeout_ms,
+        told,
+        now_us,
+        count,
+    ]
 
 
 def _checked(now_us: int) -> int:
