@@ -44,7 +44,8 @@ class LoopSide:
 
     async def ask(self, ask: Ask, now_us: int | None, until_s: float) -> list[Outcome]:
         """The outcomes of one request, which travels with others."""
-        self.asking.trips.check()
+        if self.asking.health.is_open:
+            await self.asking.trips.check(until_s)
         weight = sum(BYTES_A_CHARGE + len(charge.key) for charge in ask.charges)
         outcomes: list[Outcome] = await self._lane.ask((ask, now_us), weight, until_s)
         return outcomes

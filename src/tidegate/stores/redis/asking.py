@@ -89,7 +89,7 @@ class Asking:
                 if isinstance(answer, StoreUnavailable):
                     link.failed(answer)
                 else:
-                    link.answered()
+                    link.answered((answer,))
                 if not isinstance(answer, Missed):
                     return answer
             elif not (is_no_script(reply) or redirection(reply)):
@@ -243,7 +243,7 @@ class Asking:
         if failures:
             link.failed(failures[0], len(failures))
         else:
-            link.answered()
+            link.answered(decoded)
         if part.acknowledged is not None and not _is_enough(part.acknowledged, self._options.replicas):
             error = StoreUnavailable(
                 f"{part.acknowledged} of {self._options.replicas} replicas acknowledged in time", "deadline"

@@ -4,21 +4,22 @@ A round trip is `Line.run`: ask the breaker, take a connection, send, receive, a
 went. Each face has a line of its own (`lines.py`).
 
 While the breaker is open and somebody asks, probes go out beside the callers, by a thread or by the loop, on
-a connection of their own; they end with the outage, with the store, or when nobody has asked for a while. A
-probe is the script itself on no keys: it fails where decisions would, for lack of memory or while data
+a connection of their own; they end with the outage, with the store, or when nobody has asked for a while;
+then whoever asks next waits for one. A probe is the script itself on no keys: it fails where decisions would, for lack of memory or while data
 is loaded.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol
 
 from tidegate.drive import run_blocking
 from tidegate.errors import StoreError, StoreUnavailable
-from tidegate.stores.health import PROBE_EVERY_US, Health
+from tidegate.stores.health import PROBE_EVERY_US, PROBED, Health, proof_in
 from tidegate.stores.redis.address import Host
 from tidegate.stores.redis.causes import FORGETFUL, classified
 from tidegate.stores.redis.connections import AwaitedConnection, Command, Connection
@@ -41,6 +42,12 @@ class Line(Protocol):
         """The replies, errors among them, to commands sent together; `calls` are those who wait for them.
 
         Raises StoreUnavailable where no usable reply came in time, and at once while the breaker is open.
+        """
+
+    async def check(self, link: Link, until_s: float) -> None:
+        """Raise StoreUnavailable at once while the breaker is open, and have the server probed then.
+
+        If nobody has probed for a while, one caller waits until somebody has, within the deadline.
         """
 
     async def beside(
@@ -72,10 +79,10 @@ class Link:
         self._renewed_at_s = 0.0
         self._prober: threading.Thread | None = None
 
-    def answered(self) -> None:
-        """A round trip went well."""
+    def answered(self, answers: Iterable[object] = ()) -> None:
+        """A round trip went well, and brought these answers."""
         if not self.health.is_well:
-            self.health.answered(_now_us())
+            self.health.answered(_now_us(), proof_in(answers))
 
     def failed(self, error: StoreUnavailable, calls: int = 1) -> None:
         """So many callers got no usable answer."""
@@ -113,9 +120,16 @@ class Link:
         demanded = time.monotonic() - self.demanded_at_s < PROBED_WITHOUT_DEMAND_S
         return self.health.is_open and demanded and not self.is_closed
 
-    def probe_by_thread(self) -> None:
-        """Have the server probed beside the callers, until it answers or nobody asks any more."""
+    def probe_by_thread(self, until_s: float) -> None:
+        """Have the server probed beside the callers, until it answers or nobody asks any more.
+
+        Where nobody has probed for a while this caller does, by his deadline, before anybody is refused.
+        """
         self.demanded_at_s = time.monotonic()
+        if self.health.is_overdue(_now_us()):
+            self._probe_now(until_s)
+            if not self.health.is_open:
+                return
         prober = self._prober
         if prober is not None and prober.is_alive():
             return
@@ -127,16 +141,19 @@ class Link:
 
     def _probe_on(self) -> None:
         while self.wants_probe():
-            if self.health.take_probe(_now_us()):
-                try:
-                    self._probe_once()
-                finally:
-                    self.health.probed()
+            self._probe_now(math.inf)
             time.sleep(PROBE_EVERY_US / 2_000_000)
 
-    def _probe_once(self) -> None:
+    def _probe_now(self, until_s: float) -> None:
+        """Probe in this thread, if it is time for that and nobody else does."""
+        if self.health.take_probe(_now_us()):
+            try:
+                self._probe_once(min(until_s, time.monotonic() + PROBE_WITHIN_S))
+            finally:
+                self.health.probed()
+
+    def _probe_once(self, until_s: float) -> None:
         try:
-            until_s = time.monotonic() + PROBE_WITHIN_S
             held = self.pool.take(until_s)
             try:
                 replies = run_blocking(held[1].call([self.probe], until_s))
@@ -155,7 +172,7 @@ class Link:
         if isinstance(error, StoreUnavailable):
             self.renew()
         else:
-            self.answered()
+            self.health.answered(_now_us(), PROBED)
 
 
 def _now_us() -> int:
