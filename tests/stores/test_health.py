@@ -115,7 +115,7 @@ def test_a_forked_child_begins_without_locks(health: Health):
 def test_what_answers_where_charges_fail_does_not_end_an_outage(
     health: Health, caplog: pytest.LogCaptureFixture
 ):
-    """A full store tells who has used up his budget, and answers probes; it is one outage until it charges."""
+    """It tells who has used up his budget, and answers probes; it is one outage until it charges."""
     for at_us in range(0, 20 * QUIET_US, 4 * QUIET_US):
         health.failed(FULL, at_us)
         for later in (1, 2, 3):

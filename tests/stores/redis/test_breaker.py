@@ -53,8 +53,7 @@ def test_an_open_breaker_answers_in_the_callers_own_step(own_redis: Own):
             except StoreUnavailable as error:
                 causes.append(error.cause)
             except StopIteration as answered:
-                ((error,),) = (answered.value,)
-                causes.append(error.cause)
+                causes += [one.cause for one in answered.value]
         server.thaw()
         await store.awaited.close()
         return causes

@@ -5,8 +5,8 @@ went. Each face has a line of its own (`lines.py`).
 
 While the breaker is open and somebody asks, probes go out beside the callers, by a thread or by the loop, on
 a connection of their own; they end with the outage, with the store, or when nobody has asked for a while;
-then whoever asks next waits for one. A probe is the script itself on no keys: it fails where decisions would, for lack of memory or while data
-is loaded.
+then whoever asks next waits for one. A probe is the script itself on no keys: it fails where decisions would
+that write nothing, while data is loaded for instance.
 """
 
 from __future__ import annotations
