@@ -223,7 +223,7 @@ def test_any_bytes_are_an_answer_or_an_outage(reply: bytes):
         ("WRONGPASS invalid username-password pair", "authentication"),
         ("NOPERM this user has no permissions", None),
         ("CLUSTERDOWN The cluster is down", "cluster_down"),
-        ("TRYAGAIN Multiple keys request during rehashing of slot", "cluster_down"),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", "busy"),
         ("ERR max number of clients reached", "connection"),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", None),
         ("CROSSSLOT Keys in request don't hash to the same slot", None),

@@ -6,7 +6,8 @@ round trip. Each is answered by itself, with an error in its place where it fail
 
 Nothing that may have been carried out is sent again. What is sent a second time has surely not been: the
 server did not have the script (then the whole text goes), or it sent us to another node, or an instant lay
-outside the calendar windows that went along.
+outside the calendar windows that went along, or a slot is moving and has its keys on two nodes (then each
+request goes by itself, and is put off a little).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
 from tidegate.stores.redis.address import Options
 from tidegate.stores.redis.calls import BY_NAME, Ask, Change, Item, ScriptCall, is_strict, key_of
-from tidegate.stores.redis.causes import Redirection, classified, is_no_script, redirection
+from tidegate.stores.redis.causes import Redirection, classified, is_no_script, is_try_again, redirection
 from tidegate.stores.redis.connections import Command
 from tidegate.stores.redis.link import Line, Link
 from tidegate.stores.redis.names import Names
@@ -31,7 +32,9 @@ from tidegate.stores.redis.wire import Missed, decode_decide, encode_decide
 
 REQUESTS_MOST = 128
 """Requests in one script call: while it runs, the server answers nobody else."""
-HOPS_MOST = 4
+HOPS_MOST = 10
+PUT_OFF_S = (0.001, 0.003)
+"""How long we wait, the first and the second time, for the keys of one request to be on one node again."""
 ROUNDS_MOST = 3
 _DECIDE = BY_NAME[DECIDE]
 
@@ -92,7 +95,7 @@ class Asking:
                     link.answered((answer,))
                 if not isinstance(answer, Missed):
                     return answer
-            elif not (is_no_script(reply) or redirection(reply)):
+            elif not (is_no_script(reply) or redirection(reply) or is_try_again(reply)):
                 return self._judged(link, reply, 1)
         items = (Ask((request,), now_us, take),)
         ((found,),) = await self.answer(link, items, until_s, whole=is_no_script(reply))
@@ -168,11 +171,15 @@ class Asking:
                 part.encode(self._names, at_us)
         parts[:] = [part for part in parts if part.asked]
 
-    async def _exchange(self, link: Link, parts: Sequence[ScriptCall], until_s: float) -> None:
-        """Give each part its reply, be it an error; what was surely not carried out is sent once more."""
+    async def _exchange(self, link: Link, parts: list[ScriptCall], until_s: float) -> None:
+        """Give each part its reply, be it an error; what was surely not carried out is sent once more.
+
+        A part whose keys are on two nodes falls into one for each thing asked.
+        """
         going: dict[Link, list[ScriptCall]] = {link: list(parts)}
         for _ in range(HOPS_MOST):
             again: dict[Link, list[ScriptCall]] = defaultdict(list)
+            put_off: list[ScriptCall] = []
             for there, sent in going.items():
                 await self._send(there, sent, until_s)
                 has_text: set[str] = set()
@@ -186,12 +193,44 @@ class Asking:
                     elif (elsewhere := redirection(part.reply)) is not None:
                         part.is_asking = not elsewhere.for_good
                         again[self._places.moved(elsewhere)].append(part)
-            if not again:
+                    elif is_try_again(part.reply):
+                        part.is_asking = False  # where the slot came from they know where each key is
+                        put_off.append(part)
+            if put_off:
+                again[link] += await self._put_off(put_off, parts, until_s)
+            if not any(again.values()):
                 return
             going = again
         for sent in going.values():
             for part in sent:
                 part.reply = StoreUnavailable("sent from server to server", "cluster_down")
+
+    async def _put_off(
+        self, sent: list[ScriptCall], parts: list[ScriptCall], until_s: float
+    ) -> list[ScriptCall]:
+        """What is to be sent once more of these, whose keys are on two nodes; the others keep that reply.
+
+        What went together goes each by itself at once: the keys of one request are enough trouble.
+        """
+        again: list[ScriptCall] = []
+        waiting: list[ScriptCall] = []
+        for part in sent:
+            if len(part.asked) > 1:
+                alone = part.each_alone()
+                self._encode(alone, [])
+                parts.remove(part)
+                parts += alone
+                again += alone
+            elif part.times_put_off < len(PUT_OFF_S):
+                waiting.append(part)
+        if waiting:
+            for_s = PUT_OFF_S[max(part.times_put_off for part in waiting)]
+            if self._line.now_s() + for_s < until_s:
+                await self._line.pause(for_s)
+                for part in waiting:
+                    part.times_put_off += 1
+                again += waiting
+        return again
 
     async def _send(self, link: Link, parts: Sequence[ScriptCall], until_s: float) -> None:
         commands: list[Command] = []

@@ -86,6 +86,16 @@ class ScriptCall:
         self.reply: Any = None
         self.acknowledged: int | None = None
         self.whole = self.was_missing = self.is_asking = False
+        self.times_put_off = 0
+
+    def each_alone(self) -> list[ScriptCall]:
+        """A call for each thing asked."""
+        alone = []
+        for one, place in zip(self.asked, self.places, strict=True):
+            part = ScriptCall(self.script, self.slot, self.now_us, self.take)
+            part.asked, part.places = [one], [place]
+            alone.append(part)
+        return alone
 
     def encode(self, names: Names, at_us: int) -> None:
         """Write down keys and arguments, with the calendar windows around this instant."""

@@ -29,7 +29,7 @@ BY_CODE = {
     "NOAUTH": "authentication",
     "WRONGPASS": "authentication",
     "CLUSTERDOWN": "cluster_down",
-    "TRYAGAIN": "cluster_down",  # some keys of the slot have moved already, and others have not
+    "TRYAGAIN": "busy",  # some keys of the slot have moved already, and others have not
 }
 """The cause that each code of a reply stands for; whatever is missing here is a mistake."""
 
@@ -43,7 +43,7 @@ BY_CLASS = {
     "AuthenticationWrongNumberOfArgsError": "authentication",
     "ExternalAuthProviderError": "authentication",
     "ClusterDownError": "cluster_down",
-    "TryAgainError": "cluster_down",
+    "TryAgainError": "busy",
     "InvalidResponse": "broken_reply",
     "ProtocolError": "broken_reply",
     "IncompleteReadError": "connection",
@@ -103,6 +103,13 @@ def is_no_script(reply: object) -> bool:
     """Whether the server does not have the script: then it has carried out nothing."""
     return isinstance(reply, Exception) and (
         type(reply).__name__ == "NoScriptError" or "NOSCRIPT" in str(reply)
+    )
+
+
+def is_try_again(reply: object) -> bool:
+    """Whether the keys are on two servers while their slot moves: then the server has carried out nothing."""
+    return isinstance(reply, Exception) and (
+        type(reply).__name__ == "TryAgainError" or code_of(reply) == "TRYAGAIN"
     )
 
 

@@ -45,6 +45,10 @@ class ThreadLine:
         if until_s is not None:
             doing.join(max(0.0, until_s - time.monotonic()))
 
+    async def pause(self, for_s: float) -> None:
+        """See `Line.pause`."""
+        time.sleep(for_s)  # noqa: ASYNC251 - the thread is the caller's own, and nothing is awaited in it
+
     async def opened(self, opener: Opener, host: Host) -> Connection:
         """See `Line.opened`."""
         return opener.open(host)
@@ -93,6 +97,10 @@ class LoopLine:
             doing = self._beside[what] = self._loop.create_task(work())
         if until_s is not None:
             await asyncio.wait([doing], timeout=max(0.0, until_s - self._loop.time()))
+
+    async def pause(self, for_s: float) -> None:
+        """See `Line.pause`."""
+        await asyncio.sleep(for_s)
 
     async def opened(self, opener: Opener, host: Host) -> Connection:
         """See `Line.opened`."""

@@ -50,6 +50,9 @@ class Line(Protocol):
         If nobody has probed for a while, one caller waits until somebody has, within the deadline.
         """
 
+    async def pause(self, for_s: float) -> None:
+        """Let some time pass."""
+
     async def beside(
         self, what: object, work: Callable[[], Coroutine[Any, Any, None]], until_s: float | None
     ) -> None:
