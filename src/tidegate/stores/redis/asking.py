@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, Protocol
 
 from tidegate.core.keys import Key
@@ -62,6 +63,7 @@ class Asking:
         self._places = places
         self._line = line
         self._server_is_ahead_us = 0
+        self._tags = count()
 
     async def one(
         self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
@@ -79,6 +81,7 @@ class Asking:
                     take=take,
                     windows_at_us=guess_us,
                     clustered=clustered,
+                    tag=b"%d " % next(self._tags),
                 )
                 command = (*_DECIDE, b"%d" % len(keys), *keys, *args)
                 (reply,) = await self._line.run(link, (command,), until_s)
@@ -86,7 +89,7 @@ class Asking:
                 return error if isinstance(error, StoreError) else StoreError(str(error))
             if isinstance(reply, bytes | str):
                 try:
-                    (answer,) = decode_decide(reply, (request,))
+                    (answer,) = decode_decide(reply, (request,), args[1])
                 except StoreUnavailable as error:
                     answer = error
                 if isinstance(answer, StoreUnavailable):
@@ -164,11 +167,11 @@ class Asking:
         at_us = time.time_ns() // 1_000 + self._server_is_ahead_us
         for part in parts:
             try:
-                part.encode(self._names, at_us)
+                part.encode(self._names, at_us, b"%d " % next(self._tags))
             except TidegateError:
                 for (item, place), error in part.without_impossible(self._names, at_us):
                     answers[item][place] = error
-                part.encode(self._names, at_us)
+                part.encode(self._names, at_us, b"%d " % next(self._tags))
         parts[:] = [part for part in parts if part.asked]
 
     async def _exchange(self, link: Link, parts: list[ScriptCall], until_s: float) -> None:

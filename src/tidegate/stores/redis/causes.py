@@ -54,8 +54,9 @@ BY_CLASS = {
 }
 """The cause that a class of either library stands for, the most special first."""
 
-FORGETFUL = frozenset({"read_only", "authentication", "loading"})
-"""After these a connection is not used again: another server may stand behind the name by now."""
+FORGETFUL = frozenset({"read_only", "authentication", "loading", "broken_reply"})
+"""After these a connection is not used again: another server may stand behind the name by now, or what comes
+next on it may be the answer to something else."""
 
 _INSIDE_A_SCRIPT = re.compile(rf"(?:^|[\s:])-({'|'.join(BY_CODE)})\b")  # as Redis 6.2 words it
 _NOT_KNOWN = ("invalid password", "Client sent AUTH", "without any password")
