@@ -38,8 +38,8 @@ PROBE_LOST_US = 2_000_000
 OVERDUE_US = 750_000
 """Whoever probes does so more often, and a server that is back is asked again within a second."""
 QUIET_US = 1_000_000
-PROBED, DECIDED, CHARGED = range(3)
-"""What an answer proves, more and more: that somebody answers, that he decides, that he takes a charge."""
+PROBED, DECIDED, CHARGED, KEPT = range(4)
+"""What an answer proves, more and more: that somebody answers, decides, takes a charge, has copies of it."""
 REFUSING = frozenset({"out_of_memory", "read_only"})
 """The causes that mean that writes are refused: until one is taken, the outage is not over."""
 SILENT = ("deadline", "connection", "authentication")
@@ -104,13 +104,16 @@ class Health:
                 "%s answers again after %.1f s; %d calls had no answer", self.where, lasted_s, missed
             )
 
-    def failed(self, error: StoreUnavailable, now_us: int, calls: int = 1) -> None:
-        """So many calls, sent together, got no usable answer. The first of an outage is logged."""
+    def failed(self, error: StoreUnavailable, now_us: int, calls: int = 1, wanted: int = DECIDED) -> None:
+        """So many calls, sent together, got no usable answer. The first of an outage is logged.
+
+        `wanted` is what an answer must prove at least for the outage to be over.
+        """
         with self._lock:
             self._count(error.cause, calls)
             self._well_since_us, self.is_well = None, False
-            wanted = CHARGED if error.cause in REFUSING else DECIDED
-            self._proof_wanted = max(self._proof_wanted, wanted)
+            refused = CHARGED if error.cause in REFUSING else DECIDED
+            self._proof_wanted = max(self._proof_wanted, wanted, refused)
             first = self._troubled_since_us is None
             if first:
                 self._troubled_since_us = now_us

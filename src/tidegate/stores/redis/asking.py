@@ -15,20 +15,21 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, Protocol
 
 from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
+from tidegate.stores.health import KEPT
 from tidegate.stores.redis.address import Options
 from tidegate.stores.redis.calls import BY_NAME, Ask, Change, Item, ScriptCall, is_strict, key_of
 from tidegate.stores.redis.causes import Redirection, classified, is_no_script, is_try_again, redirection
 from tidegate.stores.redis.connections import Command
-from tidegate.stores.redis.link import Line, Link
+from tidegate.stores.redis.link import PROBE_WITHIN_S, Line, Link
 from tidegate.stores.redis.names import Names
 from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET
-from tidegate.stores.redis.trust import reason_for_mistrust
 from tidegate.stores.redis.wire import Missed, decode_decide, encode_decide
 
 REQUESTS_MOST = 128
@@ -280,19 +281,20 @@ class Asking:
         return missed
 
     def _heard(self, link: Link, part: ScriptCall, decoded: list[Any]) -> None:
-        """Tell the breaker, and take back what too few replicas know of."""
+        """Tell the breaker, and take back what the server or its replicas may lose."""
         failures = [error for error in decoded if isinstance(error, StoreUnavailable)]
+        is_kept = part.acknowledged is not None and _is_enough(part.acknowledged, self._options.replicas)
         if failures:
             link.failed(failures[0], len(failures))
         else:
-            link.answered(decoded)
-        if part.acknowledged is not None and not _is_enough(part.acknowledged, self._options.replicas):
-            error = StoreUnavailable(
-                f"{part.acknowledged} of {self._options.replicas} replicas acknowledged in time", "deadline"
-            )
-            for number, (request, answer) in enumerate(zip(part.asked, decoded, strict=True)):
-                if is_strict(request) and not isinstance(answer, StoreError | Missed):
-                    decoded[number] = error
+            link.answered(decoded, is_kept=is_kept)
+        if link.trust.against is not None and part.is_strict() and not self._options.may_forget:
+            doubt = StoreError(link.trust.against)  # found when the connection for this call was made
+            _take_back(part, decoded, doubt)
+        elif part.acknowledged is not None and not is_kept:
+            said = f"{part.acknowledged} of {self._options.replicas} replicas acknowledged in time"
+            late = StoreUnavailable(said, "deadline")
+            link.failed(late, _take_back(part, decoded, late), KEPT)
 
     def _judged(self, link: Link, reply: object, calls: int) -> StoreError:
         """What a reply that is an error, or no text, means; an outage is told to the breaker."""
@@ -308,11 +310,21 @@ class Asking:
 
     async def _mistrust(self, link: Link, items: Sequence[Item], until_s: float) -> StoreError | None:
         """The reason not to charge strictly on this server; looked for before the first such charge."""
-        if link.is_trusted or self._options.may_forget or not _is_any_strict(items):
+        if self._options.may_forget or not _is_any_strict(items):
             return None
-        reason = await reason_for_mistrust(link, self._line, self._options, until_s)
-        link.is_trusted = reason is None
+        trust, line = link.trust, self._line
+        if trust.is_given:
+            if trust.is_due():
+                await line.beside(trust, lambda: self._look_again(link), None)
+            return None
+        reason = await trust.look(lambda commands: line.run(link, commands, until_s))
         return None if reason is None else StoreError(reason)
+
+    async def _look_again(self, link: Link) -> None:
+        """See beside the callers whether a server that is trusted still deserves it."""
+        until_s = self._line.now_s() + PROBE_WITHIN_S
+        with suppress(StoreError):  # it does not answer: then it decides nothing
+            await link.trust.look(lambda commands: self._line.run(link, commands, until_s))
 
 
 def _is_any_strict(items: Sequence[Item]) -> bool:
@@ -322,6 +334,16 @@ def _is_any_strict(items: Sequence[Item]) -> bool:
                 if is_strict(request):
                     return True
     return False
+
+
+def _take_back(part: ScriptCall, decoded: list[Any], error: StoreError) -> int:
+    """Put the error in the place of what was decided strictly; how often."""
+    count = 0
+    for number, (request, answer) in enumerate(zip(part.asked, decoded, strict=True)):
+        if is_strict(request) and not isinstance(answer, StoreError | Missed):
+            decoded[number] = error
+            count += 1
+    return count
 
 
 def _is_enough(acknowledged: object, wanted: int) -> bool:

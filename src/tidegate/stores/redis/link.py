@@ -19,12 +19,13 @@ from typing import Any, Protocol
 
 from tidegate.drive import run_blocking
 from tidegate.errors import StoreError, StoreUnavailable
-from tidegate.stores.health import PROBE_EVERY_US, PROBED, Health, proof_in
-from tidegate.stores.redis.address import Host
+from tidegate.stores.health import CHARGED, DECIDED, KEPT, PROBE_EVERY_US, PROBED, Health, proof_in
+from tidegate.stores.redis.address import Host, Options
 from tidegate.stores.redis.causes import FORGETFUL, classified
-from tidegate.stores.redis.connections import AwaitedConnection, Command, Connection
+from tidegate.stores.redis.connections import AwaitedConnection, BlockingConnection, Command, Connection
 from tidegate.stores.redis.opening import Opener
 from tidegate.stores.redis.pool import Pool
+from tidegate.stores.redis.trust import Trust
 
 PROBE_WITHIN_S = 0.25
 PROBED_WITHOUT_DEMAND_S = 10.0
@@ -68,29 +69,32 @@ class Line(Protocol):
 class Link:
     """One server as the faces see it. `host` is None where the opener knows whom to connect to."""
 
-    def __init__(self, health: Health, opener: Opener, host: Host | None, most: int, probe: Command) -> None:
+    def __init__(
+        self, health: Health, opener: Opener, host: Host | None, options: Options, probe: Command
+    ) -> None:
         self.health = health
         self.opener = opener
         self.host = host
-        self.most = most
+        self.most = options.max_connections
         self.probe = probe
-        self.pool = Pool(lambda: opener.open(host), most)
-        self.is_trusted = False  # whether what it may forget has been looked at, and is no hindrance
+        self.pool = Pool(self._open, self.most)
+        self.trust = Trust(health.where, options.replicas)
         self.age = 0  # connections made at an earlier age are not used again
         self.is_closed = False
         self.demanded_at_s = 0.0
         self._renewed_at_s = 0.0
         self._prober: threading.Thread | None = None
 
-    def answered(self, answers: Iterable[object] = ()) -> None:
-        """A round trip went well, and brought these answers."""
+    def answered(self, answers: Iterable[object] = (), *, is_kept: bool = False) -> None:
+        """A round trip went well, and brought these answers; of what was charged there are copies enough."""
         if not self.health.is_well:
-            self.health.answered(_now_us(), proof_in(answers))
+            proof = proof_in(answers)
+            self.health.answered(_now_us(), KEPT if is_kept and proof == CHARGED else proof)
 
-    def failed(self, error: StoreUnavailable, calls: int = 1) -> None:
+    def failed(self, error: StoreUnavailable, calls: int = 1, wanted: int = DECIDED) -> None:
         """So many callers got no usable answer."""
         was_open = self.health.is_open
-        self.health.failed(error, _now_us(), calls)
+        self.health.failed(error, _now_us(), calls, wanted)
         if error.cause in FORGETFUL or (self.health.is_open and not was_open):
             self.renew()
 
@@ -100,12 +104,29 @@ class Link:
         if now_s - self._renewed_at_s >= RENEWED_EVERY_S:
             self._renewed_at_s = now_s
             self.age += 1
-            self.is_trusted = False
+            self.trust.withdraw()
             self.pool.renew()
 
     async def open_awaited(self) -> AwaitedConnection:
         """A connection for the running loop."""
-        return (await self.opener.open_awaited(self.host)).unhurried()
+        made = await self.opener.open_awaited(self.host)
+        await self._look_at(made)
+        return made.unhurried()
+
+    def _open(self) -> BlockingConnection:
+        """A connection for a thread."""
+        made = self.opener.open(self.host)
+        run_blocking(self._look_at(made))
+        return made
+
+    async def _look_at(self, made: Connection) -> None:
+        """See whether a server that is trusted still deserves it: it may have been started anew."""
+        if self.trust.is_given:
+            try:
+                await self.trust.look(lambda commands: made.call(commands, time.monotonic() + PROBE_WITHIN_S))
+            except BaseException:
+                made.drop()
+                raise
 
     def close(self) -> None:
         """Close the blocking face's connections; the loops close theirs."""

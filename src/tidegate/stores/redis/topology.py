@@ -67,7 +67,7 @@ class Single:
 
     def __init__(self, where: str, opener: Opener, options: Options, probe: Command) -> None:
         self.health = Health(where)
-        self._link = Link(self.health, opener, None, options.max_connections, probe)
+        self._link = Link(self.health, opener, None, options, probe)
 
     def slot(self, rule: str, key: Key) -> int | None:
         """None: all keys may meet."""
@@ -141,7 +141,7 @@ class Spread:
     ) -> None:
         self.health = ClusterHealth(where)
         self._opener, self._seeds = opener, tuple(seeds)
-        self._most, self._probe, self._names = options.max_connections, probe, names
+        self._options, self._probe, self._names = options, probe, names
         self._links: dict[Host, Link] = {}
         self._owners: list[Link | None] = [None] * SLOTS
         self._was_read = self._is_whole = False
@@ -261,7 +261,7 @@ class Spread:
                 raise StoreUnavailable(
                     f"{self.health.where} names more than {NODES_MOST} nodes", "cluster_down"
                 )
-            made = Link(self.health.of(host), self._opener, host, self._most, self._probe)
+            made = Link(self.health.of(host), self._opener, host, self._options, self._probe)
             link = self._links.setdefault(host, made)
         return link
 
