@@ -40,6 +40,7 @@ class Network:
         self.holds = False
         self.delay_s = {REQUESTS: 0.0, REPLIES: 0.0}
         self.cut: _Cut | None = None
+        self.doubles: str = ""  # "at once" or "late": how the next reply is sent a second time
         self.pairs: set[_Pair] = set()
         self._listening: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,6 +98,10 @@ class Network:
     def cut_after(self, count_bytes: int, direction: Direction = REPLIES, *, once: bool = False) -> None:
         """Pass so many more bytes on each connection and end it; with `once`, only the first to get there."""
         self._now(lambda: setattr(self, "cut", _Cut(count_bytes, direction, once)))
+
+    def double(self, *, late: bool = False) -> None:
+        """Deliver the next reply twice: in a row, or the second time when the next request comes by."""
+        self._now(lambda: setattr(self, "doubles", "late" if late else "at once"))
 
     def refuse(self) -> None:
         """Refuse new connections; those that are open stay."""
@@ -253,6 +258,13 @@ class _End(asyncio.Protocol):
         if self.silent:
             self.pair.forget_if_over()
             return
+        if data and self.direction == REPLIES and network.doubles:
+            self.pair.late_double = data if network.doubles == "late" else b""
+            data *= 1 if network.doubles == "late" else 2
+            network.doubles = ""
+        elif self.direction == REQUESTS and self.pair.late_double:
+            late, self.pair.late_double = self.pair.late_double, b""
+            self.other._travel(late)
         self.waiting.append(data)
         self.waiting_bytes += len(data)
         delay_s = network.delay_s[self.direction]
@@ -307,6 +319,7 @@ class _Pair:
         self.client = _End(self, REQUESTS)
         self.server = _End(self, REPLIES)
         self.is_complete = False
+        self.late_double = b""  # a reply that is still to be sent a second time
 
     async def begin(self, connection: socket.socket) -> None:
         """Take the client's connection and continue it; break it where the target does not take it."""

@@ -7,7 +7,17 @@ import os
 import pytest
 
 from tidegate.errors import StoreUnavailable
-from tidegate.stores.health import FAILURES_TO_OPEN, PROBE_EVERY_US, PROBE_LOST_US, QUIET_US, Health
+from tidegate.stores.health import (
+    CHARGED,
+    DECIDED,
+    FAILURES_TO_OPEN,
+    OVERDUE_US,
+    PROBE_EVERY_US,
+    PROBE_LOST_US,
+    PROBED,
+    QUIET_US,
+    Health,
+)
 
 SILENCE = StoreUnavailable("no answer", "deadline")
 FULL = StoreUnavailable("no room", "out_of_memory")
@@ -100,3 +110,44 @@ def test_a_forked_child_begins_without_locks(health: Health):
             os._exit(health.take_probe(PROBE_EVERY_US))
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+def test_what_answers_where_charges_fail_does_not_end_an_outage(
+    health: Health, caplog: pytest.LogCaptureFixture
+):
+    """It tells who has used up his budget, and answers probes; it is one outage until it charges."""
+    for at_us in range(0, 20 * QUIET_US, 4 * QUIET_US):
+        health.failed(FULL, at_us)
+        for later in (1, 2, 3):
+            health.answered(at_us + later * QUIET_US, DECIDED if later < 3 else PROBED)
+    assert health.stats().outages == 1
+    health.answered(21 * QUIET_US, CHARGED)
+    health.answered(22 * QUIET_US, CHARGED)
+
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+def test_a_probe_closes_the_breaker_and_ends_no_outage(health: Health):
+    """That takes a decision: probes may work where decisions do not."""
+    for _ in range(FAILURES_TO_OPEN):
+        health.failed(SILENCE, 0)
+    for at_us in (1, QUIET_US + 1):
+        health.answered(at_us, PROBED)
+    assert not health.is_open
+    assert not health.is_well
+    for at_us in (2 * QUIET_US, 3 * QUIET_US):
+        health.answered(at_us, DECIDED)
+
+    assert health.is_well
+
+
+def test_a_probe_is_overdue_where_nobody_probed(health: Health):
+    """Then one caller may, before anybody is refused on old evidence."""
+    for _ in range(FAILURES_TO_OPEN):
+        health.failed(SILENCE, 1_000)
+    assert not health.is_overdue(1_000 + OVERDUE_US)
+    assert health.is_overdue(1_001 + OVERDUE_US)
+    assert health.take_probe(1_001 + OVERDUE_US)
+
+    assert not health.is_overdue(1_002 + OVERDUE_US)
+    assert not health.take_probe(1_002 + OVERDUE_US)

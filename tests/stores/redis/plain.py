@@ -60,13 +60,15 @@ class PlainStore:
         sent = wire.encode_decide(
             requests, self.names, now_us=now_us, take=take, windows_at_us=self._about(now_us)
         )
-        return wire.decode_decide(self._call(self.deciding, sent), requests)
+        return wire.decode_decide(self._call(self.deciding, sent), requests, wire.echo_of(sent[1]))
 
     def adjust(self, adjustments: Sequence[Adjustment], now_us: int | None = None) -> list[int]:
         """Give back or charge on top."""
         sent = wire.encode_adjust(adjustments, self.names, now_us=now_us, windows_at_us=self._about(now_us))
         changes = []
-        for answer in wire.decode_adjust(self._call(self.adjusting, sent), adjustments):
+        for answer in wire.decode_adjust(
+            self._call(self.adjusting, sent), adjustments, wire.echo_of(sent[1])
+        ):
             if isinstance(answer, StoreError):
                 raise answer
             assert isinstance(answer, int)

@@ -78,7 +78,9 @@ def test_entries_of_one_call_stand_for_themselves(store: PlainStore):
     back = Adjustment(charge("x"), taken.receipt, -3_000 * BUCKET.law.grain, full=True)
     entries = [back, back._replace(charge=charge("list")), back._replace(units=10**6), back]
     sent = wire.encode_adjust(entries, store.names)
-    first, failed, owed, again = wire.decode_adjust(store.call(store.adjusting, *sent), entries)
+    first, failed, owed, again = wire.decode_adjust(
+        store.call(store.adjusting, *sent), entries, wire.echo_of(sent[1])
+    )
 
     assert first == 3_000 * BUCKET.law.grain
     assert type(failed) is StoreError
@@ -138,7 +140,9 @@ def test_windows_that_were_missed_charge_nothing(store: PlainStore):
     requests = [[charge("a"), charge("b", limit=DAY)], [charge("a")], [charge("b", 0, limit=DAY)]]
     elsewhere_us = store.now_us() - 3 * 86_400 * US_PER_S
     sent = wire.encode_decide(requests, store.names, windows_at_us=elsewhere_us)
-    missed, decided, looked = wire.decode_decide(store.call(store.deciding, *sent), requests)
+    missed, decided, looked = wire.decode_decide(
+        store.call(store.deciding, *sent), requests, wire.echo_of(sent[1])
+    )
 
     assert isinstance(missed, wire.Missed)
     assert missed == looked
@@ -148,7 +152,7 @@ def test_windows_that_were_missed_charge_nothing(store: PlainStore):
     assert stored(store, "b") == [None]
 
     sent = wire.encode_decide(requests, store.names, windows_at_us=missed.now_us)
-    found, _, _ = wire.decode_decide(store.call(store.deciding, *sent), requests)
+    found, _, _ = wire.decode_decide(store.call(store.deciding, *sent), requests, wire.echo_of(sent[1]))
     assert isinstance(found, list)
     assert [outcome.charged for outcome in found] == [True, True]
 
@@ -160,7 +164,9 @@ def test_windows_next_to_the_expected_one_are_enough(store: PlainStore):
     for about_us in (start_us - 1, start_us, end_us - 1, end_us):
         sent = wire.encode_decide([[charge("b", limit=DAY)]], store.names, windows_at_us=about_us)
         outcome = the_outcome(
-            wire.decode_decide(store.call(store.deciding, *sent), [[charge("b", limit=DAY)]])
+            wire.decode_decide(
+                store.call(store.deciding, *sent), [[charge("b", limit=DAY)]], wire.echo_of(sent[1])
+            )
         )
         assert (outcome.state.start_us, outcome.state.end_us) == (start_us, end_us)
 
@@ -173,7 +179,7 @@ def test_missed_windows_adjust_nothing(store: PlainStore):
         Adjustment(charge("b", limit=DAY), taken.receipt, -1_000),
     ]
     sent = wire.encode_adjust(entries, store.names, windows_at_us=0)
-    owed, back = wire.decode_adjust(store.call(store.adjusting, *sent), entries)
+    owed, back = wire.decode_adjust(store.call(store.adjusting, *sent), entries, wire.echo_of(sent[1]))
 
     assert isinstance(owed, wire.Missed)
     assert back == 1_000
@@ -253,7 +259,9 @@ def test_every_algorithm_on_a_cluster(redis_cluster: Cluster):
         port = redis_cluster.master_of(keys[0]).port
         store = stores[port]
         used.add(port)
-        (outcomes,) = wire.decode_decide(store.call(store.deciding, keys, args), [request])
+        (outcomes,) = wire.decode_decide(
+            store.call(store.deciding, keys, args), [request], wire.echo_of(args)
+        )
         assert isinstance(outcomes, list)
         if number % 3:
             assert outcomes == decide(request, [None] * 3, 0)

@@ -23,6 +23,7 @@ from tidegate import (
 )
 from tidegate.core.compose import Adjustment
 from tidegate.errors import StoreError, StoreUnavailable
+from tidegate.stores.redis.lines import LoopLine, ThreadLine
 from tidegate.stores.redis.names import Names
 
 Opened = Callable[..., Face]
@@ -178,6 +179,62 @@ class TestMoving:
         assert [before, after] == [5, 4]
         _move(cluster, "acme", source, target)
 
+    def test_requests_of_one_key_in_a_slot_that_is_moving(self, opened: Opened, rough: Cluster):
+        """Stayed, moved, or new: though they went together each is decided where its key is, exactly."""
+        cluster = rough
+        store = opened(url(cluster))
+        rules = ("stays", "moves", "new", "new too")
+        store.decide_many([[charge("acme", 4, rule=rule)] for rule in rules[:2]])
+        source, target = _begin_to_move(cluster, "acme")
+        source.command("MIGRATE", "127.0.0.1", target.port, name("acme", "moves"), 0, 5_000)
+        remaining = []
+        for _ in range(2):
+            answers = store.decide_many([[charge("acme", rule=rule)] for rule in rules])
+            remaining.append([outcome.remaining for (outcome,) in answers])
+        kept = [node.command("DBSIZE") for node in (source, target)]
+        _move(cluster, "acme", source, target)
+        answers = store.decide_many([[charge("acme", rule=rule)] for rule in rules], take=False)
+
+        assert remaining == [[5, 5, 9, 9], [4, 4, 8, 8]]
+        assert kept == [1, 3]
+        assert [outcome.remaining for (outcome,) in answers] == [4, 4, 8, 8]
+        assert store.store.health.stats().outages == 0
+
+    def test_a_request_of_several_keys_in_a_slot_that_is_moving(self, opened: Opened, rough: Cluster):
+        """TRYAGAIN: put off twice, then it is busy. Nothing was charged, and later all is decided."""
+        cluster = rough
+        store = opened(url(cluster))
+        both = [charge("acme", rule="old"), charge("acme", rule="new")]
+        store.decide(both[:1])
+        source, target = _begin_to_move(cluster, "acme")
+        before = _errors(source, "TRYAGAIN")
+        with pytest.raises(StoreUnavailable) as raised:
+            store.decide(both)
+        put_off = _errors(source, "TRYAGAIN") - before
+        _move(cluster, "acme", source, target)
+
+        assert raised.value.cause == "busy"
+        assert put_off in {3, 4}  # whoever asks alone tries the short way first
+        assert [outcome.remaining for outcome in store.decide(both)] == [8, 9]
+
+    def test_keys_that_come_together_while_it_is_put_off(
+        self, opened: Opened, rough: Cluster, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The slot has moved meanwhile: the request is decided, and charged once."""
+        cluster = rough
+        store = opened(url(cluster))
+        both = [charge("acme", rule="old"), charge("acme", rule="new")]
+        store.decide(both[:1])
+        source, target = _begin_to_move(cluster, "acme")
+
+        async def moved_meanwhile(line: Any, for_s: float) -> None:
+            _move(cluster, "acme", source, target)
+
+        for line in (ThreadLine, LoopLine):
+            monkeypatch.setattr(line, "pause", moved_meanwhile)
+
+        assert [outcome.remaining for outcome in store.decide(both)] == [8, 9]
+
     def test_asked_on_while_slots_move(self, rough: Cluster):
         """Threads ask without a pause; nothing is lost, and only the moving part has outages, if any."""
         cluster = rough
@@ -313,6 +370,21 @@ def _move(cluster: Cluster, key: str, source: Any, target: Any) -> None:
         node.command("CLUSTER", "SETSLOT", slot, "NODE", target.command("CLUSTER", "MYID"))
 
 
+def _begin_to_move(cluster: Cluster, key: str) -> tuple[Any, Any]:
+    """Say that the slot of the key moves, and from where to where; no key has moved yet."""
+    source = cluster.master_of(name(key))
+    target = next(node for node in cluster.masters if node is not source)
+    slot = cluster.slot_of(name(key))
+    target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.command("CLUSTER", "MYID"))
+    source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.command("CLUSTER", "MYID"))
+    return source, target
+
+
 def _redirections(node: Any) -> int:
+    return _errors(node, "MOVED")
+
+
+def _errors(node: Any, code: str) -> int:
+    """How often the node has answered so."""
     said = node.info("errorstats")
-    return int(said.get("errorstat_MOVED", "count=0").partition("=")[2])
+    return int(said.get(f"errorstat_{code}", "count=0").partition("=")[2])

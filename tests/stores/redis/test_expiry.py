@@ -44,7 +44,7 @@ def decided_with_expiry(store: PlainStore, asked: Charge, name: bytes) -> tuple[
     """The outcome, and the expiry right after it: nothing comes in between."""
     sent = wire.encode_decide([[asked]], store.names, windows_at_us=store.now_us())
     (reply, left_ms) = store.together(store.deciding, sent, ("PTTL", name))
-    return the_outcome(wire.decode_decide(reply, [[asked]])), left_ms
+    return the_outcome(wire.decode_decide(reply, [[asked]], wire.echo_of(sent[1]))), left_ms
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=repr)
@@ -230,7 +230,7 @@ def test_the_adjusted_expire_with_what_they_have(store: PlainStore):
         change = Adjustment(charge(limit), taken.receipt, units, debt=10**6)
         sent = wire.encode_adjust([change], store.names)
         reply, left_ms = store.together(store.adjusting, sent, ("PTTL", name))
-        level = taken.state.level - wire.decode_adjust(reply, [change])[0]
+        level = taken.state.level - wire.decode_adjust(reply, [change], wire.echo_of(sent[1]))[0]
         gone_us = int(reply.split()[0]) * US_PER_S + int(reply.split()[1]) - taken.state.at_us
         shortest.append(left_ms - -(-(level - gone_us * law.p) // (law.p * 1_000)))
 

@@ -75,11 +75,20 @@ def test_looking_and_a_cost_of_nothing_write_nothing(store: PlainStore):
 
 
 def test_a_store_that_was_told_to_begin_full_does(store: PlainStore):
-    """An epoch of 0 says that nothing was ever lost: rates have refilled since, and budgets begin full."""
+    """An epoch of 0 says that nothing was ever lost: all budgets begin full, of any law and rate."""
     store.redis.set(store.names.epoch(), "0")
+    slow = (TokenBucket(10, "1 per 365 days"), SlidingWindow(10, "36500 days"), SlidingLog(10, "36500 days"))
 
-    for limit in (BUCKET, BUDGET, FixedWindow(10, "month", "Europe/Berlin"), SlidingLog(10, "1h")):
+    for limit in (BUCKET, BUDGET, FixedWindow(10, "month", "Europe/Berlin"), SlidingLog(10, "1h"), *slow):
         assert store.decide([charge(limit, key=repr(limit))])[0].left == 9_000
+
+
+def test_a_virtual_clock_at_its_beginning_sets_no_epoch_that_grants(store: PlainStore):
+    """At the instant 0 a server of which nothing is known is as forgetful as at any other."""
+    assert not store.decide([charge()], 0)[0].allowed
+    assert not store.decide([charge(key="other")], 1)[0].allowed
+
+    assert epoch(store) == b"1"
 
 
 def test_a_budget_that_nothing_refills_is_refilled_by_a_reset(store: PlainStore):

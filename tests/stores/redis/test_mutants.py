@@ -93,7 +93,7 @@ MUTANTS = [
     Mutant("current", "is_changed or state.at < at", "is_changed", "not moved back"),
     Mutant("current", "is_changed or state.at < at", "state.at < at", "what is carried over is not kept"),
     Mutant("current", "epoch < kind.window(law, now)", "false", "windows of long ago"),
-    Mutant("current", "epochs[key], unset[key] = now, true", "epochs[key] = now", "no epoch is set"),
+    Mutant("current", "epochs[key], unset[key] = max(1, now), true", "epochs[key] = now", "no epoch is set"),
     Mutant("current", "law.capacity, epoch, epoch)", "0, epoch, epoch)", "what was lost begins full"),
     Mutant("current", "not state.is_carried and", "", "another law's expiry"),
     Mutant("charge", "take and cost > 0 and state.must", "cost > 0 and state.must", "looking writes"),

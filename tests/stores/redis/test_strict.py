@@ -12,7 +12,10 @@ from tests.servers.redis_like import RedisLike
 from tests.stores.redis.faces import Face, charge
 from tidegate import TokenBucket
 from tidegate.errors import StoreError, StoreUnavailable
+from tidegate.stores import health
+from tidegate.stores.redis import trust
 from tidegate.stores.redis.epochs import begin_full
+from tidegate.stores.redis.store import RedisStore
 
 Opened = Callable[..., Face]
 Own = Callable[..., RedisLike]
@@ -140,3 +143,105 @@ def test_beginning_full_on_a_cluster(redis_cluster: Cluster):
         assert begin_full(store.store) == 16_384
         assert all(store.decide(strict(f"key {number}"))[0].remaining == 9 for number in range(50))
         assert begin_full(store.store) == 0
+
+
+class TestLookedAtAgain:
+    """A server that was trusted is looked at again: it may be set, or started, otherwise."""
+
+    def test_a_setting_that_changes_while_it_runs(
+        self, opened: Opened, own_redis: Own, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Noticed beside the callers; strict rules refuse from then on, until it is set back."""
+        monkeypatch.setattr(trust, "LOOK_EVERY_S", 0.0)
+        server = own_redis(maxmemory="100mb")
+        store = opened(server.url)
+        store.decide(strict())
+        server.set("maxmemory-policy", "allkeys-lru")
+        wait_for("it is noticed", lambda: mistake(store) is not None)
+        told = mistake(store)
+        assert store.takes("other")
+        server.set("maxmemory-policy", "noeviction")
+
+        assert "maxmemory-policy is allkeys-lru" in str(told)
+        assert mistake(store) is None
+
+    def test_callers_do_not_look(self, opened: Opened, own_redis: Own):
+        """The first strict charge does; those after it are one round trip each."""
+        server = own_redis()
+        store = opened(server.url)
+        store.decide(strict())
+        looked = server.info("commandstats")["cmdstat_config|get"].partition(",")[0]
+        for _ in range(100):
+            store.decide(strict())
+
+        assert server.info("commandstats")["cmdstat_config|get"].partition(",")[0] == looked
+
+    def test_a_server_that_was_started_otherwise(self, opened: Opened, own_redis: Own):
+        """The very first charge by a new connection is refused, though its key is not there any more."""
+        server = own_redis()
+        begin_full(RedisStore(server.url))
+        store = opened(server.url)
+        assert store.decide(strict())[0].allowed
+        server.options |= {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}
+        server.restart()
+
+        assert "maxmemory-policy is allkeys-lru" in str(mistake(store))
+        assert store.store.health.stats().unavailable == {}
+        assert store.takes("other")
+
+
+def test_what_replicas_did_not_acknowledge_is_counted(
+    opened: Opened, own_redis: Own, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """Each is a call without an answer; the breaker stays closed, and it is one outage until one is kept."""
+    monkeypatch.setattr(health, "QUIET_US", 0)
+    master = own_redis()
+    replica = own_redis(replicaof=("127.0.0.1", master.port))
+    wait_for("the replica is in sync", lambda: in_sync(replica))
+    master.command("SET", "tidegate:epoch", "0")
+    store = opened(master.url + "?replicas=1", deadline="1s")  # a server ends a WAIT a tenth late
+    wait_for("it is kept", lambda: store.cause(strict=True, cost=2) is None)
+    caplog.clear()
+    before = store.store.health.stats()
+    replica.freeze()
+    for number in range(2):
+        assert store.cause(f"key {number}", strict=True) == "deadline"
+        for _ in range(3):
+            assert store.takes(f"other {number}")
+    replica.thaw()
+    stats = store.store.health.stats()
+
+    assert stats.unavailable["deadline"] - before.unavailable.get("deadline", 0) == 2
+    assert stats.outages - before.outages == 1
+    assert not stats.open
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_an_old_snapshot_that_somebody_puts_back(own_redis: Own):
+    """Nobody sees that, for its epoch comes back with it. Emptied, it has strict rules begin empty."""
+    server = own_redis(dbfilename="dump.rdb")
+    with Face("blocking", server.url) as store:
+        begin_full(store.store)
+        store.decide(strict(cost=2))
+        server.command("SAVE")
+        store.decide(strict(cost=6))
+        server.kill()
+        server.start()
+        came_back = store.decide(strict(cost=0), take=False)[0].remaining
+        assert begin_full(store.store) == 0
+        server.flush()
+        emptied = store.decide(strict())[0]
+
+    assert came_back == 8
+    assert (emptied.allowed, emptied.remaining) == (False, 0)
+
+
+def mistake(store: Face) -> StoreError | None:
+    """Why a strict charge is refused by mistake of the set-up; None if it is decided."""
+    try:
+        store.decide(strict())
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        return error
+    return None

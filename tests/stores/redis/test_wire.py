@@ -67,13 +67,13 @@ def test_everything_else_is_told_in_words():
 def test_on_a_cluster_each_epoch_lies_beside_its_key():
     """Every key of a call is in the slot of the charge, the epoch too."""
     charge = CHARGE._replace(strict=True)
-    for more in ({"clustered": True}, {}):
-        keys, _ = encode_decide([[charge]], NAMES, **more)
-        forgotten, _ = encode_forget([("rule", "acme")], NAMES, **more)
-        owed, _ = encode_adjust([Adjustment(charge, Receipt(1_000, 0, 0), 1)], NAMES, **more)
+    for clustered in (True, False):
+        keys, _ = encode_decide([[charge]], NAMES, clustered=clustered)
+        forgotten, _ = encode_forget([("rule", "acme")], NAMES, clustered=clustered)
+        owed, _ = encode_adjust([Adjustment(charge, Receipt(1_000, 0, 0), 1)], NAMES, clustered=clustered)
 
         assert keys == forgotten == owed
-        assert (slot(keys[0]) == slot(keys[1])) is bool(more)
+        assert (slot(keys[0]) == slot(keys[1])) is clustered
 
 
 @pytest.mark.parametrize(
@@ -179,13 +179,25 @@ def test_no_reply_is_an_outage(reply: object):
         assert caught.value.cause == "broken_reply"
 
 
+@pytest.mark.parametrize(("decode", "asked"), DECODERS)
+def test_the_answer_to_another_call_is_none(decode, asked):
+    """Each reply begins with the tag of its call; another one's is an outage, whatever it says."""
+    said = {decode_decide: b"7\n3 200000 7 0 0\n", decode_adjust: b"7\n0\n", decode_forget: b"\n1\n"}[decode]
+    assert decode(b"12 " + said, asked, b"12 ")
+
+    for other in (b"11 ", b"1 ", b"", b"112 "):
+        with pytest.raises(StoreUnavailable) as raised:
+            decode(other + said, asked, b"12 ")
+        assert raised.value.cause == "broken_reply"
+
+
 @pytest.mark.parametrize(
     ("decode", "asked", "reply"),
     [
         (decode_decide, [[CHARGE]], b"7 000001\n3 200000 7 0 0\n"),
         (decode_decide, [[CHARGE], [CHARGE, CHARGE]], b"7\n?\n0 1 7 0 0 1 1 7 0 0\n"),
         (decode_adjust, [None, None], b"7\n-200000\n0\n"),
-        (decode_forget, [None, None], b"1\n!x\n"),
+        (decode_forget, [None, None], b"\n1\n!x\n"),
     ],
 )
 def test_part_of_a_reply_is_an_outage(decode, asked, reply: bytes):
@@ -223,7 +235,7 @@ def test_any_bytes_are_an_answer_or_an_outage(reply: bytes):
         ("WRONGPASS invalid username-password pair", "authentication"),
         ("NOPERM this user has no permissions", None),
         ("CLUSTERDOWN The cluster is down", "cluster_down"),
-        ("TRYAGAIN Multiple keys request during rehashing of slot", "cluster_down"),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", "busy"),
         ("ERR max number of clients reached", "connection"),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", None),
         ("CROSSSLOT Keys in request don't hash to the same slot", None),

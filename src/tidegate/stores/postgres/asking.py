@@ -20,7 +20,7 @@ from tidegate.core.compose import Adjustment
 from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
-from tidegate.stores.health import SILENT
+from tidegate.stores.health import DECIDED, SILENT, proof_in
 from tidegate.stores.lane import WEIGHT_MOST
 from tidegate.stores.postgres.causes import (
     HELD,
@@ -273,7 +273,7 @@ class Asking:
         """A call was answered: tell the breaker, remember which keys were charged, and see to the sweep."""
         shared = self._shared
         if not self.health.is_well:
-            self.health.answered(ticks_us())
+            self.health.answered(ticks_us(), proof_in(answers))
         for ask, some, answer in zip(asks, keys, answers, strict=True):
             if ask.take and isinstance(answer, list):
                 if all(outcome.charged for outcome in answer):
@@ -298,14 +298,14 @@ class Asking:
         may_leave: bool = False,
     ) -> Any:
         """What a function of the schema answers, decoded. The breaker is asked before, and told after."""
-        self.trips.check()
+        await self.trips.check(until_s)
         try:
             rows = await self._repeated(name, encode, call, until_s, may_leave)
             decoded = decode(_value(rows))
         except (Refused, Lost, TimeUp, StoreUnavailable) as error:
             raise self.trips.judged(error, calls) from error
         if not self.health.is_well:
-            self.health.answered(ticks_us())
+            self.health.answered(ticks_us(), proof_in(decoded) if isinstance(decoded, list) else DECIDED)
         return decoded
 
     async def _repeated(

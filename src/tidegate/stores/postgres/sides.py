@@ -47,7 +47,8 @@ class LoopSide:
 
     async def ask(self, ask: Ask, now_us: int | None, until_s: float) -> list[Outcome]:
         """The outcomes of one request, which travels with others."""
-        self.asking.trips.check()
+        if self.asking.health.is_open:
+            await self.asking.trips.check(until_s)
         outcomes: list[Outcome] = await self._lane.ask((ask, now_us), weight_of(ask.charges), until_s)
         return outcomes
 

@@ -6,11 +6,12 @@ again.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from tidegate.errors import StoreError, StoreUnavailable
-from tidegate.stores.health import Health
+from tidegate.stores.health import DECIDED, PROBED, Health
 from tidegate.stores.postgres.address import Options
 from tidegate.stores.postgres.attending import Attendant
 from tidegate.stores.postgres.causes import Crowded, Lost, Refused, TimeUp, classified
@@ -57,11 +58,21 @@ class Trips:
         self.port = port
         self.pool = pool
 
-    def check(self) -> None:
-        """Raise StoreUnavailable at once while the breaker is open; then the server is being probed."""
-        if self.health.is_open:
-            self.shared.attendant.see_to_probe(self.port, self)
-            self.health.check()
+    async def check(self, until_s: float) -> None:
+        """Raise StoreUnavailable at once while the breaker is open; then the server is being probed.
+
+        Where nobody has probed for a while this caller does, within the deadline, before he is refused.
+        """
+        health = self.health
+        if health.is_open:
+            if health.is_overdue(ticks_us()) and health.take_probe(ticks_us()):
+                try:
+                    await self.probe(until_s, until_s)
+                finally:
+                    health.probed()
+            if health.is_open:
+                self.shared.attendant.see_to_probe(self.port, self)
+            health.check()
 
     def failed(self, error: StoreUnavailable, calls: int = 1) -> None:
         """Tell the breaker that so many callers got no usable answer."""
@@ -83,7 +94,7 @@ class Trips:
         if isinstance(problem, StoreUnavailable):
             self.failed(problem, calls)
         else:
-            self.health.answered(ticks_us())
+            self.health.answered(ticks_us(), DECIDED)
         return problem
 
     async def exchanged(
@@ -149,22 +160,27 @@ class Trips:
         except (Refused, Lost, TimeUp) as error:
             raise classified(error, self.shared.options.schema) from error
 
-    async def probe(self, until_s: float) -> None:
+    async def probe(self, until_s: float, answered_until_s: float = math.inf) -> None:
         """Ask for a decision about nothing, and tell the breaker if it was answered as soon as one must be.
 
-        To get a connection may take longer, until then.
+        To get a connection may take longer, until then. All ends by `answered_until_s`.
         """
         shared, port = self.shared, self.port
         parameters = _nothing(shared.calendars)
         try:
             await self._by_link(
-                lambda link: link.ask(port, shared.statements["decide"], parameters, self.until_s(None)),
+                lambda link: link.ask(
+                    port,
+                    shared.statements["decide"],
+                    parameters,
+                    min(self.until_s(None), answered_until_s),
+                ),
                 until_s,
             )
         except (Refused, Lost, TimeUp, StoreError) as error:
             if isinstance(classified(error, shared.options.schema), StoreUnavailable):
                 return
-        self.health.answered(ticks_us())
+        self.health.answered(ticks_us(), PROBED)
 
 
 def _nothing(calendars: Calendars) -> Parameters:

@@ -3,6 +3,7 @@
 --
 -- KEYS  one for each entry, in order; then the epoch keys that strict entries name. All in one slot.
 -- ARGV  1  the instant in microseconds, or "" for the server's own
+--       2  the tag of the call
 --       then two for each entry, in the order of KEYS:
 --          what is done:
 --             "back UNITS OWN FULL COST AT SINCE MARK GIVEN": give back at most UNITS of what a receipt took.
@@ -12,8 +13,8 @@
 --             "owe COST MOST WAY EPOCH [WINDOWS]": charge COST units in any case, up to MOST in all; the
 --                others as in decide.lua
 --          the law as text
--- Reply a text of lines, each with its end: the instant, then one for each entry, in order: the units by which its level went
---          down, negative if it went up; or "?" or "!..." as in decide.lua, where nothing was changed.
+-- Reply a text of lines, each with its end: ARGV[2] and the instant, then one for each entry, in order: the
+--          units by which its level went down, negative if it went up; or "?" or "!..." as in decide.lua, where nothing was changed.
 --
 -- Atomic: each entry; later ones see what earlier ones wrote. Writes a key only if its level has changed, or
 -- if it had no expiry. Expires: as in decide.lua.
@@ -25,10 +26,10 @@ if not now then
   now, allowance_ms, instant = time[1] * 1000000 + time[2], 60000, time[1] .. ' ' .. time[2]
 end
 local laws = rarer(now, ask, allowance_ms)
-local lines = { instant }
+local lines = { ARGV[2] .. instant }
 
-for entry = 1, (#ARGV - 1) / 2 do
-  local key, what, text = KEYS[entry], ARGV[2 * entry], ARGV[2 * entry + 1]
+for entry = 1, (#ARGV - 2) / 2 do
+  local key, what, text = KEYS[entry], ARGV[2 * entry + 1], ARGV[2 * entry + 2]
   local value = ask('GETRANGE', key, 0, 191)
   if value.err then
     lines[entry + 1] = '!' .. string.gsub(value.err, '[\r\n]+', ' ')

@@ -6,7 +6,8 @@ round trip. Each is answered by itself, with an error in its place where it fail
 
 Nothing that may have been carried out is sent again. What is sent a second time has surely not been: the
 server did not have the script (then the whole text goes), or it sent us to another node, or an instant lay
-outside the calendar windows that went along.
+outside the calendar windows that went along, or a slot is moving and has its keys on two nodes (then each
+request goes by itself, and is put off a little).
 """
 
 from __future__ import annotations
@@ -14,24 +15,28 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
 from typing import Any, Protocol
 
 from tidegate.core.keys import Key
 from tidegate.core.outcome import Charge, Outcome
 from tidegate.errors import StoreError, StoreUnavailable, TidegateError
+from tidegate.stores.health import KEPT
 from tidegate.stores.redis.address import Options
 from tidegate.stores.redis.calls import BY_NAME, Ask, Change, Item, ScriptCall, is_strict, key_of
-from tidegate.stores.redis.causes import Redirection, classified, is_no_script, redirection
+from tidegate.stores.redis.causes import Redirection, classified, is_no_script, is_try_again, redirection
 from tidegate.stores.redis.connections import Command
-from tidegate.stores.redis.link import Line, Link
+from tidegate.stores.redis.link import PROBE_WITHIN_S, Line, Link
 from tidegate.stores.redis.names import Names
 from tidegate.stores.redis.scripts import ADJUST, DECIDE, FORGET
-from tidegate.stores.redis.trust import reason_for_mistrust
 from tidegate.stores.redis.wire import Missed, decode_decide, encode_decide
 
 REQUESTS_MOST = 128
 """Requests in one script call: while it runs, the server answers nobody else."""
-HOPS_MOST = 4
+HOPS_MOST = 10
+PUT_OFF_S = (0.001, 0.003)
+"""How long we wait, the first and the second time, for the keys of one request to be on one node again."""
 ROUNDS_MOST = 3
 _DECIDE = BY_NAME[DECIDE]
 
@@ -59,6 +64,7 @@ class Asking:
         self._places = places
         self._line = line
         self._server_is_ahead_us = 0
+        self._tags = count()
 
     async def one(
         self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
@@ -76,6 +82,7 @@ class Asking:
                     take=take,
                     windows_at_us=guess_us,
                     clustered=clustered,
+                    tag=b"%d " % next(self._tags),
                 )
                 command = (*_DECIDE, b"%d" % len(keys), *keys, *args)
                 (reply,) = await self._line.run(link, (command,), until_s)
@@ -83,16 +90,16 @@ class Asking:
                 return error if isinstance(error, StoreError) else StoreError(str(error))
             if isinstance(reply, bytes | str):
                 try:
-                    (answer,) = decode_decide(reply, (request,))
+                    (answer,) = decode_decide(reply, (request,), args[1])
                 except StoreUnavailable as error:
                     answer = error
                 if isinstance(answer, StoreUnavailable):
                     link.failed(answer)
                 else:
-                    link.answered()
+                    link.answered((answer,))
                 if not isinstance(answer, Missed):
                     return answer
-            elif not (is_no_script(reply) or redirection(reply)):
+            elif not (is_no_script(reply) or redirection(reply) or is_try_again(reply)):
                 return self._judged(link, reply, 1)
         items = (Ask((request,), now_us, take),)
         ((found,),) = await self.answer(link, items, until_s, whole=is_no_script(reply))
@@ -161,18 +168,22 @@ class Asking:
         at_us = time.time_ns() // 1_000 + self._server_is_ahead_us
         for part in parts:
             try:
-                part.encode(self._names, at_us)
+                part.encode(self._names, at_us, b"%d " % next(self._tags))
             except TidegateError:
                 for (item, place), error in part.without_impossible(self._names, at_us):
                     answers[item][place] = error
-                part.encode(self._names, at_us)
+                part.encode(self._names, at_us, b"%d " % next(self._tags))
         parts[:] = [part for part in parts if part.asked]
 
-    async def _exchange(self, link: Link, parts: Sequence[ScriptCall], until_s: float) -> None:
-        """Give each part its reply, be it an error; what was surely not carried out is sent once more."""
+    async def _exchange(self, link: Link, parts: list[ScriptCall], until_s: float) -> None:
+        """Give each part its reply, be it an error; what was surely not carried out is sent once more.
+
+        A part whose keys are on two nodes falls into one for each thing asked.
+        """
         going: dict[Link, list[ScriptCall]] = {link: list(parts)}
         for _ in range(HOPS_MOST):
             again: dict[Link, list[ScriptCall]] = defaultdict(list)
+            put_off: list[ScriptCall] = []
             for there, sent in going.items():
                 await self._send(there, sent, until_s)
                 has_text: set[str] = set()
@@ -186,12 +197,44 @@ class Asking:
                     elif (elsewhere := redirection(part.reply)) is not None:
                         part.is_asking = not elsewhere.for_good
                         again[self._places.moved(elsewhere)].append(part)
-            if not again:
+                    elif is_try_again(part.reply):
+                        part.is_asking = False  # where the slot came from they know where each key is
+                        put_off.append(part)
+            if put_off:
+                again[link] += await self._put_off(put_off, parts, until_s)
+            if not any(again.values()):
                 return
             going = again
         for sent in going.values():
             for part in sent:
                 part.reply = StoreUnavailable("sent from server to server", "cluster_down")
+
+    async def _put_off(
+        self, sent: list[ScriptCall], parts: list[ScriptCall], until_s: float
+    ) -> list[ScriptCall]:
+        """What is to be sent once more of these, whose keys are on two nodes; the others keep that reply.
+
+        What went together goes each by itself at once: the keys of one request are enough trouble.
+        """
+        again: list[ScriptCall] = []
+        waiting: list[ScriptCall] = []
+        for part in sent:
+            if len(part.asked) > 1:
+                alone = part.each_alone()
+                self._encode(alone, [])
+                parts.remove(part)
+                parts += alone
+                again += alone
+            elif part.times_put_off < len(PUT_OFF_S):
+                waiting.append(part)
+        if waiting:
+            for_s = PUT_OFF_S[max(part.times_put_off for part in waiting)]
+            if self._line.now_s() + for_s < until_s:
+                await self._line.pause(for_s)
+                for part in waiting:
+                    part.times_put_off += 1
+                again += waiting
+        return again
 
     async def _send(self, link: Link, parts: Sequence[ScriptCall], until_s: float) -> None:
         commands: list[Command] = []
@@ -238,19 +281,20 @@ class Asking:
         return missed
 
     def _heard(self, link: Link, part: ScriptCall, decoded: list[Any]) -> None:
-        """Tell the breaker, and take back what too few replicas know of."""
+        """Tell the breaker, and take back what the server or its replicas may lose."""
         failures = [error for error in decoded if isinstance(error, StoreUnavailable)]
+        is_kept = part.acknowledged is not None and _is_enough(part.acknowledged, self._options.replicas)
         if failures:
             link.failed(failures[0], len(failures))
         else:
-            link.answered()
-        if part.acknowledged is not None and not _is_enough(part.acknowledged, self._options.replicas):
-            error = StoreUnavailable(
-                f"{part.acknowledged} of {self._options.replicas} replicas acknowledged in time", "deadline"
-            )
-            for number, (request, answer) in enumerate(zip(part.asked, decoded, strict=True)):
-                if is_strict(request) and not isinstance(answer, StoreError | Missed):
-                    decoded[number] = error
+            link.answered(decoded, is_kept=is_kept)
+        if link.trust.against is not None and part.is_strict() and not self._options.may_forget:
+            doubt = StoreError(link.trust.against)  # found when the connection for this call was made
+            _take_back(part, decoded, doubt)
+        elif part.acknowledged is not None and not is_kept:
+            said = f"{part.acknowledged} of {self._options.replicas} replicas acknowledged in time"
+            late = StoreUnavailable(said, "deadline")
+            link.failed(late, _take_back(part, decoded, late), KEPT)
 
     def _judged(self, link: Link, reply: object, calls: int) -> StoreError:
         """What a reply that is an error, or no text, means; an outage is told to the breaker."""
@@ -266,11 +310,21 @@ class Asking:
 
     async def _mistrust(self, link: Link, items: Sequence[Item], until_s: float) -> StoreError | None:
         """The reason not to charge strictly on this server; looked for before the first such charge."""
-        if link.is_trusted or self._options.may_forget or not _is_any_strict(items):
+        if self._options.may_forget or not _is_any_strict(items):
             return None
-        reason = await reason_for_mistrust(link, self._line, self._options, until_s)
-        link.is_trusted = reason is None
+        trust, line = link.trust, self._line
+        if trust.is_given:
+            if trust.is_due():
+                await line.beside(trust, lambda: self._look_again(link), None)
+            return None
+        reason = await trust.look(lambda commands: line.run(link, commands, until_s))
         return None if reason is None else StoreError(reason)
+
+    async def _look_again(self, link: Link) -> None:
+        """See beside the callers whether a server that is trusted still deserves it."""
+        until_s = self._line.now_s() + PROBE_WITHIN_S
+        with suppress(StoreError):  # it does not answer: then it decides nothing
+            await link.trust.look(lambda commands: self._line.run(link, commands, until_s))
 
 
 def _is_any_strict(items: Sequence[Item]) -> bool:
@@ -280,6 +334,16 @@ def _is_any_strict(items: Sequence[Item]) -> bool:
                 if is_strict(request):
                     return True
     return False
+
+
+def _take_back(part: ScriptCall, decoded: list[Any], error: StoreError) -> int:
+    """Put the error in the place of what was decided strictly; how often."""
+    count = 0
+    for number, (request, answer) in enumerate(zip(part.asked, decoded, strict=True)):
+        if is_strict(request) and not isinstance(answer, StoreError | Missed):
+            decoded[number] = error
+            count += 1
+    return count
 
 
 def _is_enough(acknowledged: object, wanted: int) -> bool:

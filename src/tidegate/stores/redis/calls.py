@@ -21,6 +21,7 @@ from tidegate.stores.redis.wire import (
     decode_adjust,
     decode_decide,
     decode_forget,
+    echo_of,
     encode_adjust,
     encode_decide,
     encode_forget,
@@ -82,27 +83,46 @@ class ScriptCall:
         self.asked: list[Any] = []
         self.places: list[tuple[int, int]] = []
         self.words: tuple[bytes, ...] = ()
+        self.tag = self.echo = b""
         self.link: Link | None = None
         self.reply: Any = None
         self.acknowledged: int | None = None
         self.whole = self.was_missing = self.is_asking = False
+        self.times_put_off = 0
 
-    def encode(self, names: Names, at_us: int) -> None:
+    def each_alone(self) -> list[ScriptCall]:
+        """A call for each thing asked."""
+        alone = []
+        for one, place in zip(self.asked, self.places, strict=True):
+            part = ScriptCall(self.script, self.slot, self.now_us, self.take)
+            part.asked, part.places = [one], [place]
+            alone.append(part)
+        return alone
+
+    def encode(self, names: Names, at_us: int, tag: bytes) -> None:
         """Write down keys and arguments, with the calendar windows around this instant."""
+        self.tag = tag
         self.words = self._encoded(self.asked, names, at_us)
 
     def _encoded(self, asked: Sequence[Any], names: Names, at_us: int) -> tuple[bytes, ...]:
         clustered = self.slot is not None
         if self.script is FORGET:
-            keys, args = encode_forget(asked, names, clustered=clustered)
+            keys, args = encode_forget(asked, names, clustered=clustered, tag=self.tag)
         elif self.script is ADJUST:
             keys, args = encode_adjust(
-                asked, names, now_us=self.now_us, windows_at_us=at_us, clustered=clustered
+                asked, names, now_us=self.now_us, windows_at_us=at_us, clustered=clustered, tag=self.tag
             )
         else:
             keys, args = encode_decide(
-                asked, names, now_us=self.now_us, take=self.take, windows_at_us=at_us, clustered=clustered
+                asked,
+                names,
+                now_us=self.now_us,
+                take=self.take,
+                windows_at_us=at_us,
+                clustered=clustered,
+                tag=self.tag,
             )
+        self.echo = echo_of(args)
         return (b"%d" % len(keys), *keys, *args)
 
     def without_impossible(self, names: Names, at_us: int) -> list[tuple[tuple[int, int], StoreError]]:
@@ -135,10 +155,10 @@ class ScriptCall:
     def decode(self) -> list[Any]:
         """An answer, an error or Missed for each of what was asked."""
         if self.script is FORGET:
-            return list(decode_forget(self.reply, self.asked))
+            return list(decode_forget(self.reply, self.asked, self.echo))
         if self.script is ADJUST:
-            return list(decode_adjust(self.reply, self.asked))
-        return list(decode_decide(self.reply, self.asked))
+            return list(decode_adjust(self.reply, self.asked, self.echo))
+        return list(decode_decide(self.reply, self.asked, self.echo))
 
 
 def is_strict(request: Sequence[Charge]) -> bool:

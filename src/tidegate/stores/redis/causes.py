@@ -29,7 +29,7 @@ BY_CODE = {
     "NOAUTH": "authentication",
     "WRONGPASS": "authentication",
     "CLUSTERDOWN": "cluster_down",
-    "TRYAGAIN": "cluster_down",  # some keys of the slot have moved already, and others have not
+    "TRYAGAIN": "busy",  # some keys of the slot have moved already, and others have not
 }
 """The cause that each code of a reply stands for; whatever is missing here is a mistake."""
 
@@ -43,7 +43,7 @@ BY_CLASS = {
     "AuthenticationWrongNumberOfArgsError": "authentication",
     "ExternalAuthProviderError": "authentication",
     "ClusterDownError": "cluster_down",
-    "TryAgainError": "cluster_down",
+    "TryAgainError": "busy",
     "InvalidResponse": "broken_reply",
     "ProtocolError": "broken_reply",
     "IncompleteReadError": "connection",
@@ -54,8 +54,9 @@ BY_CLASS = {
 }
 """The cause that a class of either library stands for, the most special first."""
 
-FORGETFUL = frozenset({"read_only", "authentication", "loading"})
-"""After these a connection is not used again: another server may stand behind the name by now."""
+FORGETFUL = frozenset({"read_only", "authentication", "loading", "broken_reply"})
+"""After these a connection is not used again: another server may stand behind the name by now, or what comes
+next on it may be the answer to something else."""
 
 _INSIDE_A_SCRIPT = re.compile(rf"(?:^|[\s:])-({'|'.join(BY_CODE)})\b")  # as Redis 6.2 words it
 _NOT_KNOWN = ("invalid password", "Client sent AUTH", "without any password")
@@ -103,6 +104,13 @@ def is_no_script(reply: object) -> bool:
     """Whether the server does not have the script: then it has carried out nothing."""
     return isinstance(reply, Exception) and (
         type(reply).__name__ == "NoScriptError" or "NOSCRIPT" in str(reply)
+    )
+
+
+def is_try_again(reply: object) -> bool:
+    """Whether the keys are on two servers while their slot moves: then the server has carried out nothing."""
+    return isinstance(reply, Exception) and (
+        type(reply).__name__ == "TryAgainError" or code_of(reply) == "TRYAGAIN"
     )
 
 

@@ -169,7 +169,7 @@ def _round_trip(link: Link, deadline_us: int) -> Finding:
 
 def _memory(store: RedisStore, link: Link) -> Iterator[Finding]:
     where, line = link.health.where, ThreadLine()
-    found = run_blocking(look(link, line, line.now_s() + WITHIN_S))
+    found = run_blocking(look(lambda commands: line.run(link, commands, line.now_s() + WITHIN_S)))
     if found is None:
         yield Finding(
             where,

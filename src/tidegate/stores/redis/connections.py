@@ -128,9 +128,11 @@ class AwaitedConnection:
         return self
 
     def is_quiet(self) -> bool:
-        """Whether it is open, as far as the loop has heard."""
+        """Whether it is open and nothing has come that nobody asked for, as far as the loop has heard."""
         reader, writer = getattr(self._raw, "_reader", None), self._writer
-        return reader is not None and writer is not None and not (reader.at_eof() or writer.is_closing())
+        if reader is None or writer is None or reader.at_eof() or writer.is_closing():
+            return False
+        return not getattr(reader, "_buffer", b"")  # what has come too much would answer the next call
 
     def drop(self) -> None:
         """Close it without a word, and without waiting for what could not be sent."""

@@ -6,8 +6,8 @@
 --
 -- Strict charges: the epoch is the instant since which this store has lost nothing. An absent key may have
 -- been lost before it, so it counts as one that was used up at the epoch, and has drained since. Where there
--- is no epoch it is now. An epoch of 0 or less says that nothing was ever lost: then a budget that no time
--- refills (rate 0) begins full.
+-- is no epoch it is now, and that is written as 1 at least: an epoch of 0 or less says that nothing was ever
+-- lost, so that an absent key is fresh, however slowly its rate would have filled it since 1970.
 
 local kinds, laws, epochs, unset, carry = {}, {}, {}, {}, nil
 
@@ -51,14 +51,14 @@ local function since_epoch(law, key)
     end
     epochs[key] = whole(text)
     if not epochs[key] then
-      epochs[key], unset[key] = now, true
+      epochs[key], unset[key] = max(1, now), true
     end
   end
   local epoch, kind = epochs[key], law.kind
   if epoch - now > STEP_US then
     return kind.holding(law, law.capacity, now, epoch + 1), true
   end
-  if law.p == 0 and epoch <= 0 or kind.letter == 'F' and epoch < kind.window(law, now) then
+  if epoch <= 0 or kind.letter == 'F' and epoch < kind.window(law, now) then
     return kind.holding(law, 0, now, epoch)
   end
   return kind.advance(law, kind.holding(law, law.capacity, epoch, epoch))
@@ -99,7 +99,7 @@ end
 -- Makes the epoch now if there is none; the error, if any.
 local function set_epoch(key)
   if key and unset[key] then
-    local done = ask('SET', key, format('%.0f', now))
+    local done = ask('SET', key, format('%.0f', max(1, now)))
     if done.err then
       return done.err
     end

@@ -2,7 +2,7 @@
 --
 -- KEYS  one for each charge, in order; then the epoch keys that strict charges name. All in one slot.
 -- ARGV  1  the instant in microseconds, or "" for the server's own
---       2  "take", or "look" to change nothing at all
+--       2  "take", or "look" to change nothing at all; and behind that the tag of the call, if it has one
 --       3  one byte for each request: how many charges it has, 1 to 255
 --       then two for each charge, in the order of KEYS:
 --          what is asked: COST, in units of the law, or COST MODE WAY MOST EPOCH [WINDOWS], where
@@ -12,7 +12,7 @@
 --             EPOCH    the position in KEYS of the epoch, for a strict charge; "-" for others
 --             WINDOWS  four boundaries of a calendar around the instant, in microseconds
 --          the law as text, which is also how its states begin: "L1 room q p " (level.lua) and so on
--- Reply a text of lines, each with its end: the instant, then a line for each request, in order:
+-- Reply a text of lines, each with its end: ARGV[2] and the instant, then a line for each request, in order:
 --          the records of its charges one after the other, each "VERDICT NUMBERS", numbers as in the state
 --             without the law (a log: used, at, ago, the instant that frees enough, the newest instant);
 --             VERDICT is 0 refused, 1 it fits but nothing was charged, 3 charged
@@ -35,12 +35,14 @@ local MOST, STEP_US = 9007199254740991, 60000000
 -- "%d" is exact where a C long has 64 bits, and takes a third of the time.
 local NUMBERS = struct.size('l') == 8 and '%d %d %d %s' or '%.0f %.0f %.0f %s'
 
-local now, allowance_ms, instant = tonumber(args[1]), 3600000, args[1]
-if not now then
+local now, allowance_ms, instant = tonumber(args[1]), 3600000, nil
+if now then
+  instant = args[2] .. args[1]
+else
   local time = redis.call('TIME')
-  now, allowance_ms, instant = time[1] * 1000000 + time[2], 60000, time[1] .. ' ' .. time[2]
+  now, allowance_ms, instant = time[1] * 1000000 + time[2], 60000, args[2] .. time[1] .. ' ' .. time[2]
 end
-local take, sizes = args[2] == 'take', args[3]
+local take, sizes = byte(args[2]) == 116, args[3] -- 116: "t"
 local lines = { instant, '', '' }
 local laws                       -- the laws of the other files, once one is needed
 local law, room, p, pattern      -- the level law read last, and the pattern of its states

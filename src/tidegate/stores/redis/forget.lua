@@ -1,8 +1,8 @@
 -- Makes keys fresh. The last part of the script "forget".
 --
 -- KEYS  the keys to make fresh, then the epoch of strict charges. All in one slot.
--- ARGV  none
--- Reply a text of lines, each with its end: for each key, in order, "1", or "!..." with the server's error
+-- ARGV  the tag of the call
+-- Reply a text of lines, each with its end: the tag, and for each key, in order, "1", or "!..." with the server's error
 --       where it stays as it was.
 --
 -- A state is not removed but written anew with nothing used, so that its busy periods go on being told
@@ -17,9 +17,9 @@ local ask = redis.pcall
 local epoch = ask('GETRANGE', KEYS[#KEYS], 0, 31)
 local has_epoch = not epoch.err and (tonumber(epoch) or 0) > 0
 local laws = rarer(0, ask, 3600000)
-local lines = {}
+local lines = { ARGV[1] }
 
 for i = 1, #KEYS - 1 do
-  lines[i] = laws.freshened(KEYS[i], has_epoch)
+  lines[i + 1] = laws.freshened(KEYS[i], has_epoch)
 end
 return table.concat(lines, '\n') .. '\n'

@@ -45,15 +45,23 @@ class ThreadLine:
         if until_s is not None:
             doing.join(max(0.0, until_s - time.monotonic()))
 
+    async def pause(self, for_s: float) -> None:
+        """See `Line.pause`."""
+        time.sleep(for_s)  # noqa: ASYNC251 - the thread is the caller's own, and nothing is awaited in it
+
     async def opened(self, opener: Opener, host: Host) -> Connection:
         """See `Line.opened`."""
         return opener.open(host)
 
+    async def check(self, link: Link, until_s: float) -> None:
+        """See `Line.check`."""
+        if link.health.is_open:
+            link.probe_by_thread(until_s)
+            link.health.check()
+
     async def run(self, link: Link, commands: Sequence[Command], until_s: float, calls: int = 1) -> list[Any]:
         """See `Line.run`."""
-        if link.health.is_open:
-            link.probe_by_thread()
-        link.health.check()
+        await self.check(link, until_s)
         pool = link.pool
         try:
             held = pool.take(until_s)
@@ -90,15 +98,30 @@ class LoopLine:
         if until_s is not None:
             await asyncio.wait([doing], timeout=max(0.0, until_s - self._loop.time()))
 
+    async def pause(self, for_s: float) -> None:
+        """See `Line.pause`."""
+        await asyncio.sleep(for_s)
+
     async def opened(self, opener: Opener, host: Host) -> Connection:
         """See `Line.opened`."""
         return await opener.open_awaited(host)
 
+    async def check(self, link: Link, until_s: float) -> None:
+        """See `Line.check`. Nothing is awaited but a probe that is overdue."""
+        health = link.health
+        if health.is_open:
+            if not health.is_overdue(_now_us()):
+                self.probe_by_loop(link)
+            else:
+                for _ in range(
+                    2
+                ):  # one that was under way may have been sent long ago, if the loop stood still
+                    await self._probe_now(link, until_s)
+            health.check()
+
     async def run(self, link: Link, commands: Sequence[Command], until_s: float, calls: int = 1) -> list[Any]:
         """See `Line.run`."""
-        if link.health.is_open:
-            self.probe_by_loop(link)
-        link.health.check()
+        await self.check(link, until_s)
         try:
             return await self._by_deadline(self._call(link, commands, until_s), until_s)
         except StoreUnavailable as error:
@@ -121,6 +144,17 @@ class LoopLine:
         link.demanded_at_s = time.monotonic()
         if link not in self._probing:
             self._probe_next(link)
+
+    async def _probe_now(self, link: Link, until_s: float) -> None:
+        """Wait for a probe, within the deadline, unless it is not time for one."""
+        pending = self._probing.get(link)
+        if isinstance(pending, asyncio.TimerHandle):
+            pending.cancel()
+            del self._probing[link]
+        self.probe_by_loop(link)
+        pending = self._probing.get(link)
+        if isinstance(pending, asyncio.Task) and link.health.is_open:
+            await asyncio.wait([pending], timeout=max(0.0, until_s - self._loop.time()))
 
     def _probe_next(self, link: Link) -> None:
         self._probing.pop(link, None)

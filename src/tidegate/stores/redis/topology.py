@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from tidegate.core.keys import Key
 from tidegate.errors import StoreError, StoreUnavailable
-from tidegate.stores.health import Health, HealthStats
+from tidegate.stores.health import DECIDED, PROBED, Health, HealthStats
 from tidegate.stores.redis.address import Host, Options
 from tidegate.stores.redis.causes import Redirection, classified
 from tidegate.stores.redis.connections import Command
@@ -67,7 +67,7 @@ class Single:
 
     def __init__(self, where: str, opener: Opener, options: Options, probe: Command) -> None:
         self.health = Health(where)
-        self._link = Link(self.health, opener, None, options.max_connections, probe)
+        self._link = Link(self.health, opener, None, options, probe)
 
     def slot(self, rule: str, key: Key) -> int | None:
         """None: all keys may meet."""
@@ -141,10 +141,10 @@ class Spread:
     ) -> None:
         self.health = ClusterHealth(where)
         self._opener, self._seeds = opener, tuple(seeds)
-        self._most, self._probe, self._names = options.max_connections, probe, names
+        self._options, self._probe, self._names = options, probe, names
         self._links: dict[Host, Link] = {}
         self._owners: list[Link | None] = [None] * SLOTS
-        self._was_read = False
+        self._was_read = self._is_whole = False
         self._read_at_s = -READ_EVERY_S
         self._trouble = "it was not reached yet"
 
@@ -160,11 +160,19 @@ class Spread:
         """The link that has the slot, after reading the map if it is not known."""
         number = 0 if slot is None else slot
         owner = self._owners[number]
+        health = self.health
         if owner is not None:
+            if not (health.is_well or health.is_open):
+                health.answered(_now_us(), self._proof())
             return owner
-        if self.health.is_open:
+        if health.is_open:
+            if health.is_overdue(_now_us()) and health.take_probe(_now_us()):
+                try:
+                    await line.beside(self, lambda: self._read(line), until_s)
+                finally:
+                    health.probed()
             await self.doubt(line)
-        self.health.check()
+            health.check()
         if not self._is_fresh():
             await line.beside(self, lambda: self._read(line), until_s)
         owner = self._owners[number]
@@ -219,6 +227,10 @@ class Spread:
                 trouble.append(f"{host[0]}:{host[1]}: {error}")
         self._trouble = "; ".join(trouble)[:500]
 
+    def _proof(self) -> int:
+        """What the map proves: that all is served, or only that there is one."""
+        return DECIDED if self._is_whole else PROBED
+
     def _is_fresh(self) -> bool:
         return self._was_read and time.monotonic() - self._read_at_s < READ_EVERY_S
 
@@ -231,8 +243,8 @@ class Spread:
             if not 0 <= first <= last < SLOTS:
                 raise ValueError(f"slots {first} to {last}")
             owners[first : last + 1] = [link] * (last + 1 - first)
-        self._owners, self._was_read = owners, True
-        self.health.answered(_now_us())
+        self._owners, self._was_read, self._is_whole = owners, True, None not in owners
+        self.health.answered(_now_us(), self._proof())
         self._trouble = f"{asked[0]}:{asked[1]} says so"
         kept = set(self.links())
         for host, link in list(self._links.items()):
@@ -249,7 +261,7 @@ class Spread:
                 raise StoreUnavailable(
                     f"{self.health.where} names more than {NODES_MOST} nodes", "cluster_down"
                 )
-            made = Link(self.health.of(host), self._opener, host, self._most, self._probe)
+            made = Link(self.health.of(host), self._opener, host, self._options, self._probe)
             link = self._links.setdefault(host, made)
         return link
 

@@ -4,19 +4,27 @@ A strict rule must never find a key fresher than it left it. Losing everything a
 the epoch key is gone too and strict keys start empty. What harms is a loss that leaves the epoch: single
 keys that are evicted, an old snapshot that comes back, the last second of a log, a replica that was promoted
 before it had heard of the latest charges. Where the server does not let us look, we do not know.
+
+It is looked at before the first strict charge, on every new connection from then on (whoever was started anew
+has lost his connections), and beside the callers every `LOOK_EVERY_S`. What nobody can see is what others do
+with its files: who puts an old snapshot back restores its epoch, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from tidegate.errors import StoreUnavailable
-from tidegate.stores.redis.address import Options
 from tidegate.stores.redis.causes import classified
 from tidegate.stores.redis.connections import Command
-from tidegate.stores.redis.link import Line, Link
 
+Run: TypeAlias = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+"""A round trip: the replies to commands, errors among them."""
+
+LOOK_EVERY_S = 30.0
 LOOK: tuple[Command, ...] = (
     (b"INFO", b"replication"),
     *((b"CONFIG", b"GET", name) for name in (b"maxmemory", b"maxmemory-policy")),
@@ -25,9 +33,9 @@ LOOK: tuple[Command, ...] = (
 WAYS_OUT = "set it otherwise, or accept the loss with may_forget=True (?may_forget=yes in a URL)"
 
 
-async def look(link: Link, line: Line, until_s: float) -> dict[str, str] | None:
+async def look(run: Run) -> dict[str, str] | None:
     """The settings and facts that decide; None if the server does not let us see them."""
-    replies = await line.run(link, LOOK, until_s)
+    replies = await run(LOOK)
     if any(isinstance(reply, Exception) for reply in replies):
         outages = [classified(reply) for reply in replies if isinstance(reply, Exception)]
         for error in outages:
@@ -76,17 +84,39 @@ def losses(found: Mapping[str, str], replicas: int) -> list[str]:
     return told
 
 
-async def reason_for_mistrust(link: Link, line: Line, options: Options, until_s: float) -> str | None:
-    """Why this server must not hold a strict budget; None if nothing speaks against it."""
-    found = await look(link, line, until_s)
-    told = (
-        ["it does not let us see what it may lose (CONFIG GET and INFO)"]
-        if found is None
-        else losses(found, options.replicas)
-    )
-    if not told:
-        return None
-    return f"{link.health.where} may forget what strict rules have charged: {'; '.join(told)}; {WAYS_OUT}"
+class Trust:
+    """Whether one server may hold strict budgets, as it was when somebody last looked.
+
+    `is_given` says that nothing speaks against it, `against` what does. Neither is known until then.
+    """
+
+    def __init__(self, where: str, replicas: int) -> None:
+        self._where, self._replicas = where, replicas
+        self.is_given = False
+        self.against: str | None = None
+        self._looked_at_s = -math.inf
+
+    def is_due(self) -> bool:
+        """Whether it is time to look again."""
+        return time.monotonic() - self._looked_at_s >= LOOK_EVERY_S
+
+    def withdraw(self) -> None:
+        """Know nothing any more: another server may stand behind the name."""
+        self.is_given, self.against = False, None
+
+    async def look(self, run: Run) -> str | None:
+        """Look, by a round trip of this kind; what speaks against the server. Raises StoreError."""
+        self._looked_at_s = time.monotonic()
+        found = await look(run)
+        told = (
+            ["it does not let us see what it may lose (CONFIG GET and INFO)"]
+            if found is None
+            else losses(found, self._replicas)
+        )
+        reason = f"{self._where} may forget what strict rules have charged: {'; '.join(told)}; {WAYS_OUT}"
+        self.against = reason if told else None
+        self.is_given = not told
+        return self.against
 
 
 def _text(value: Any) -> str:

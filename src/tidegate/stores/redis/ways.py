@@ -120,7 +120,7 @@ class LoopWay:
     async def decide(
         self, link: Link, request: Sequence[Charge], now_us: int | None, take: bool, until_s: float
     ) -> list[Outcome] | StoreError:
-        """See `Way.decide`."""
+        """See `Way.decide`. The breaker is asked here: who is refused by it needs no seat in a lane."""
         lane = self._lanes.get(link)
         if lane is None:
             lane = self._lane(link)
@@ -128,6 +128,8 @@ class LoopWay:
         for charge in request:
             weight += BYTES_A_CHARGE + len(charge.key)
         try:
+            if link.health.is_open:
+                await self.line.check(link, until_s)
             (answer,) = await lane.ask(_new(Ask, ((request,), now_us, take)), weight, until_s)
         except StoreError as error:
             return error
@@ -136,6 +138,8 @@ class LoopWay:
 
     async def ask(self, link: Link, item: Item, until_s: float) -> list[Any]:
         """See `Way.ask`."""
+        if link.health.is_open:
+            await self.line.check(link, until_s)
         lane = self._lanes.get(link)
         if lane is None:
             lane = self._lane(link)
@@ -143,6 +147,8 @@ class LoopWay:
 
     async def all_of(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """See `Way.all_of`."""
+        if len(works) == 1:
+            return [await works[0]]
         return list(await asyncio.gather(*works))
 
     def close(self) -> None:

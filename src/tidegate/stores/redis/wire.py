@@ -4,6 +4,9 @@ Pure: no connection, no clock. `decide.lua` and `adjust.lua` say what each argum
 answer equals that of `core.compose` on the same states; figures such as hints are computed by the law, from
 the state in the reply.
 
+Each call has a tag, and the reply begins with the argument that holds it, `echo_of` the call. What answers
+another call (something on the way has sent a reply twice) is no answer.
+
 Calendar windows are computed here, for scripts know no time zones. They are sent as three windows around
 the instant at which the store is thought to be; if it is elsewhere, the answer is `Missed`, nothing has been
 charged, and the request is to be asked again with the windows of that instant.
@@ -66,6 +69,7 @@ def encode_decide(
     take: bool = True,
     windows_at_us: int | None = None,
     clustered: bool = False,
+    tag: bytes = b"",
 ) -> tuple[list[bytes], list[bytes]]:
     """KEYS and ARGV of the script "decide" for independent requests.
 
@@ -75,7 +79,7 @@ def encode_decide(
     Raises StoreError for what cannot be asked, and LimitError for an instant that no calendar has.
     """
     keys: list[bytes] = []
-    args = [_instant(now_us), b"take" if take else b"look", b""]
+    args = [_instant(now_us), (b"take" if take else b"look") + tag, b""]
     epochs = _Epochs(names, sum(map(len, requests)), clustered)
     at_us = windows_at_us if now_us is None else now_us
     for request in requests:
@@ -110,13 +114,13 @@ def encode_decide(
 
 
 def decode_decide(
-    reply: object, requests: Sequence[Sequence[Charge]]
+    reply: object, requests: Sequence[Sequence[Charge]], echo: bytes = b""
 ) -> list[list[Outcome] | StoreError | Missed]:
     """What the script "decide" answered to each request.
 
     Raises StoreUnavailable for a reply that is none: it cannot be told then what was charged.
     """
-    now_us, lines = _lines(reply, len(requests))
+    now_us, lines = _lines(reply, len(requests), echo)
     answers: list[list[Outcome] | StoreError | Missed] = []
     try:
         for request, line in zip(requests, lines, strict=True):
@@ -138,10 +142,11 @@ def encode_adjust(
     now_us: int | None = None,
     windows_at_us: int | None = None,
     clustered: bool = False,
+    tag: bytes = b"",
 ) -> tuple[list[bytes], list[bytes]]:
     """KEYS and ARGV of the script "adjust", as `encode_decide`."""
     keys: list[bytes] = []
-    args = [_instant(now_us)]
+    args = [_instant(now_us), tag]
     epochs = _Epochs(names, len(adjustments), clustered)
     at_us = windows_at_us if now_us is None else now_us
     for charge, receipt, units, own, full, debt in adjustments:
@@ -161,9 +166,11 @@ def encode_adjust(
     return keys + epochs.keys, args
 
 
-def decode_adjust(reply: object, adjustments: Sequence[Adjustment]) -> list[int | StoreError | Missed]:
+def decode_adjust(
+    reply: object, adjustments: Sequence[Adjustment], echo: bytes = b""
+) -> list[int | StoreError | Missed]:
     """The units by which each level went down, as `decode_decide`."""
-    now_us, lines = _lines(reply, len(adjustments))
+    now_us, lines = _lines(reply, len(adjustments), echo)
     answers: list[int | StoreError | Missed] = []
     try:
         for line in lines:
@@ -177,20 +184,27 @@ def decode_adjust(reply: object, adjustments: Sequence[Adjustment]) -> list[int 
 
 
 def encode_forget(
-    places: Sequence[tuple[str, Key]], names: Names, *, clustered: bool = False
+    places: Sequence[tuple[str, Key]], names: Names, *, clustered: bool = False, tag: bytes = b""
 ) -> tuple[list[bytes], list[bytes]]:
     """KEYS and ARGV of the script "forget", which makes these (rule, key) fresh."""
     keys = [names.key(rule, key) for rule, key in places]
     epoch = names.epoch(slot(keys[0]) if clustered and keys else None)
-    return [*keys, epoch], []
+    return [*keys, epoch], [tag]
 
 
-def decode_forget(reply: object, places: Sequence[tuple[str, Key]]) -> list[StoreError | None]:
+def decode_forget(
+    reply: object, places: Sequence[tuple[str, Key]], echo: bytes = b""
+) -> list[StoreError | None]:
     """What kept each key from being made fresh; None where nothing did."""
-    lines = _split(reply)
-    if len(lines) != len(places) or any(line != b"1" and line[:1] != b"!" for line in lines):
+    said, *lines = _split(reply, echo)
+    if said or len(lines) != len(places) or any(line != b"1" and line[:1] != b"!" for line in lines):
         raise _broken(reply)
     return [None if line == b"1" else error_said(line[1:].decode("utf-8", "replace")) for line in lines]
+
+
+def echo_of(args: Sequence[bytes]) -> bytes:
+    """What the reply to these arguments begins with: the second of them, or the only one."""
+    return args[min(1, len(args) - 1)]
 
 
 def _tell(law: AnyLaw) -> _Told:
@@ -264,9 +278,9 @@ def _windows(calendar: Local | None, at_us: int | None) -> bytes:
     return text
 
 
-def _lines(reply: object, count: int) -> tuple[int, list[bytes]]:
+def _lines(reply: object, count: int, echo: bytes) -> tuple[int, list[bytes]]:
     """The instant, and a line for each thing asked."""
-    lines = _split(reply)
+    lines = _split(reply, echo)
     seconds, is_own, us = lines.pop(0).partition(b" ")
     try:
         now_us = int(seconds) * US_PER_S + int(us) if is_own else int(seconds)
@@ -277,18 +291,18 @@ def _lines(reply: object, count: int) -> tuple[int, list[bytes]]:
     return now_us, lines
 
 
-def _split(reply: object) -> list[bytes]:
-    """The lines of a reply."""
+def _split(reply: object, echo: bytes) -> list[bytes]:
+    """The lines of a reply, behind the echo."""
     text = reply.encode("utf-8", "surrogateescape") if isinstance(reply, str) else reply
-    if not isinstance(text, bytes) or text[-1:] != b"\n":
+    if not isinstance(text, bytes) or text[-1:] != b"\n" or not text.startswith(echo):
         raise _broken(reply)
-    return text[:-1].split(b"\n")
+    return text[len(echo) : -1].split(b"\n")
 
 
 def _broken(reply: object) -> StoreUnavailable:
-    shown = repr(reply)
+    shown = repr(reply) if len(repr(reply)) <= 60 else f"{repr(reply)[:60]}..."
     return StoreUnavailable(
-        f"the store answered {shown[:60]}{'...' if len(shown) > 60 else ''}, which is no answer",
+        f"the store answered {shown}, which is no answer to what was asked",
         "broken_reply",
     )
 
