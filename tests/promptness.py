@@ -1,9 +1,9 @@
 # How a test speaks of time on a machine that may be slow, or busy with others: it never fails for that alone.
 #
-# A promise ("by the deadline", "again within a second") is judged by the best of up to ten rounds, for a fault
-# is in every one of them and a busy moment is not. A machine that is busy all the time is allowed for too: a
-# thread beside measures how late it lets threads go on, and that is no fault of what is timed. The first round
-# that keeps the promise is the last, so a quiet machine plays one.
+# A promise ("by the deadline", "again within a second") is judged by the best of up to ten rounds, for a
+# fault is in every one of them and a busy moment is not. A machine that is busy all the time is allowed for
+# too: a thread beside measures how late it lets threads go on, and that is no fault of what is timed. The
+# first round that keeps the promise is the last, so a quiet machine plays one.
 # Only the time is tried again. What a round asserts about answers must hold in every round that is played.
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Lateness:
 
 
 def best_s(once: Callable[[], float], *, within_s: float, rounds: int = ROUNDS_MOST) -> float:
-    """The time that the best round took, less the machine's lateness in it; no more rounds once it is in time.
+    """The time that the best round took, less the machine's lateness in it; a round in time is the last.
 
     `once` plays a round and says what it took, in seconds. It can be played again after itself.
     """
