@@ -200,6 +200,24 @@ def test_exceptions_while_room_is_made(when_full):
     assert limiter.peek({"key": "x", "other": "y"}) is not None
 
 
+def test_who_is_interrupted_while_a_key_enters(monkeypatch):
+    """The next one who brings the key in finds it nowhere, and the hand knows it once."""
+    store = MemoryStore()
+    limiter = Limiter(TokenBucket(5, "0/s"), store=store)
+
+    def interrupted(*_):
+        raise Stop
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tidegate.stores.table.LevelCell.put", interrupted)
+        with pytest.raises(Stop):
+            limiter.hit("k")
+
+    assert [len(table.hand) for table in store._tables.values()] == [0]
+    assert limiter.hit("k").remaining == 4
+    assert hand_is_right(store)
+
+
 class Asking:
     """A thing in a cycle whose finalizer asks a limiter, whenever the collector comes by."""
 
