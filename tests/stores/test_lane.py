@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.promptness import GRACE_S, best_s
 from tests.stores.looping import on_a_loop
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.lane import Lane
@@ -127,9 +128,12 @@ async def test_a_batch_that_fails_is_everybodys_error() -> None:
     assert await asyncio.gather(_ask(lane, 1), return_exceptions=True)
 
 
-@on_a_loop
-async def test_each_is_answered_by_its_own_deadline() -> None:
+def test_each_is_answered_by_its_own_deadline() -> None:
     """Whatever its batch does: three deadlines in one batch that never comes back."""
+    assert best_s(lambda: asyncio.run(_latest_s()), within_s=GRACE_S) < GRACE_S
+
+
+async def _latest_s() -> float:
     journeys = Journeys(at_once=False)
     lane = Lane(journeys.send)
     loop = asyncio.get_running_loop()
@@ -140,14 +144,14 @@ async def test_each_is_answered_by_its_own_deadline() -> None:
             await lane.ask(1, 1, begin_s + within_s)
         return raised.value.cause, loop.time() - begin_s
 
-    answers = await asyncio.gather(wait(0.06), wait(0.02), wait(0.04))
+    wanted = (0.06, 0.02, 0.04)
+    answers = await asyncio.gather(*map(wait, wanted))
     journeys.go.set()
 
+    late_s = [took_s - wanted_s for (_, took_s), wanted_s in zip(answers, wanted, strict=True)]
     assert [cause for cause, _ in answers] == ["deadline"] * 3
-    assert all(
-        wanted_s <= took_s < wanted_s + 0.05
-        for (_, took_s), wanted_s in zip(answers, (0.06, 0.02, 0.04), strict=True)
-    )
+    assert min(late_s) >= 0
+    return max(late_s)
 
 
 @on_a_loop

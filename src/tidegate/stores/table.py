@@ -70,9 +70,11 @@ class Table:
         if type(cell) is LevelCell and type(state) is LevelState:
             cell.put(state, self.offset_ns)
             return
+        kept = LevelCell(state, self.offset_ns) if type(state) is LevelState else state
         if cell is None:
-            self.hand.append(key)
-        self.cells[key] = LevelCell(state, self.offset_ns) if type(state) is LevelState else state
+            hand = self.hand
+            hand += (key,)  # not `append`, after which an interruption may come: the key would enter twice
+        self.cells[key] = kept
         if type(cell) is LevelCell:  # the limit has become one of another kind
             cell.law = None
 

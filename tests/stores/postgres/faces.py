@@ -28,12 +28,12 @@ def charge(
 class Face:
     """One face of a store of its own; a context manager that closes it. An awaited one has a loop of its own.
 
-    A call has two seconds here, for machines are busy; a test of deadlines says its own.
+    A call has ten seconds here, for machines are busy; a test of deadlines says its own.
     """
 
     def __init__(self, face: str, target: Any, **options: Any) -> None:
         self.face = face
-        self.store = PostgresStore(target, **{"deadline": "2s", **options})
+        self.store = PostgresStore(target, **{"deadline": "10s", **options})
         self.runner = asyncio.Runner() if face == "awaited" else None
 
     def decide(self, charges: Sequence[Charge], *args: Any, **options: Any) -> list[Outcome]:

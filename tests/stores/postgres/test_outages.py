@@ -47,7 +47,7 @@ class TestCauses:
 
     def test_name_not_found(self, opened: Opened):
         """The name of the host leads nowhere."""
-        assert opened("postgresql://nowhere.invalid/nobody", deadline="5s").cause() == "connection"
+        assert opened("postgresql://nowhere.invalid/nobody", deadline="20s").cause() == "connection"
 
     def test_no_such_socket(self, opened: Opened):
         """No server has a socket there."""
@@ -173,7 +173,7 @@ class TestCauses:
             cause = store.cause()
 
             assert cause in {"busy", "deadline"}
-            assert store.cause("another") is None
+            assert store.decide([charge("another")], deadline_us=20_000_000)[0].allowed
         wait_for("it is free", lambda: store.cause() is None)
 
     @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ class TestRestarts:
 
     def test_a_restart_costs_no_failure(self, opened: Opened, victim: Postgres):
         """C131: an idle connection that died meanwhile is noticed before anything is sent on it."""
-        store = opened(victim.url, deadline="5s")
+        store = opened(victim.url, deadline="20s")
         store.takes()
         victim.restart()
 
@@ -277,7 +277,7 @@ class TestRestarts:
 
     def test_a_crash_empties_unlogged_tables(self, opened: Opened, victim: Postgres):
         """Everything is forgotten: the key is full again, which is the bound that is documented."""
-        store = opened(victim.url, deadline="5s")
+        store = opened(victim.url, deadline="20s")
         store.takes(cost=10)
         victim.kill()
         victim.start()
@@ -288,7 +288,7 @@ class TestRestarts:
         """Nothing is forgotten."""
         server = own_postgres(fsync="on")
         make(server.url, logged=True)
-        store = opened_blocking(server.url, deadline="5s")
+        store = opened_blocking(server.url, deadline="20s")
         store.takes(cost=10)
         server.kill()
         server.start()
@@ -306,6 +306,6 @@ class TestRestarts:
             said.append(store.cause("run"))
         killing.join()
         victim.start()
-        wait_for("it answers again", lambda: store.cause() is None, within_s=1)
+        wait_for("it answers again", lambda: store.cause() is None)
 
         assert set(said) <= {None, "connection", "loading", "deadline", "breaker"}

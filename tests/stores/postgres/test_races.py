@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
+import psycopg
 import pytest
 
 from tests.servers.postgres import Database, Postgres
@@ -92,19 +92,19 @@ def test_the_newest_version_of_a_row_decides(made: Database):
 
 def test_a_row_that_is_held_is_read_again(postgres: Postgres, made: Database):
     """C003: whoever waited for a lock decides by what the holder left, not by what it saw before."""
-    with Face("blocking", made.unix_url, deadline="10s") as store:
+    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
+    with (
+        Face("blocking", made.unix_url, deadline="20s") as store,
+        psycopg.connect(made.unix_url) as holder,
+        ThreadPoolExecutor(1) as workers,
+    ):
         store.decide([charge(cost=9)])
-        holder = "BEGIN; UPDATE tidegate.state SET used = used + 1000; SELECT pg_sleep(0.3); COMMIT"
-        holding = threading.Thread(target=postgres.sql, args=(holder,), kwargs={"url": made.unix_url})
-        holding.start()
-        time.sleep(0.1)
-        begin_s = time.perf_counter()
-        admitted = store.takes()
-        waited_s = time.perf_counter() - begin_s
-        holding.join()
+        holder.execute("UPDATE tidegate.state SET used = used + 1000")
+        admitted = workers.submit(store.takes)
+        wait_for("it waits for the row", lambda: postgres.sql(waits, made.name) != [])
+        holder.commit()
 
-    assert not admitted
-    assert waited_s > 0.1
+        assert not admitted.result()
 
 
 def test_no_two_layered_requests_wait_for_each_other(postgres: Postgres, made: Database):

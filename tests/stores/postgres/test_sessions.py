@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import psycopg
 import pytest
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from tests.promptness import GRACE_S, Stopwatch, best_s
 from tests.servers.postgres import Database, Postgres
 from tests.servers.redis_groups import wait_for
 from tests.stores.looping import on_a_loop
@@ -80,10 +80,10 @@ class TestIsolation:
             with psycopg.connect(made.unix_url) as holder:
                 holder.execute("SELECT 1 FROM tidegate.state FOR UPDATE")
                 cause = store.cause()
-                other = store.cause("another")
+                (other,) = store.decide([charge("another")], deadline_us=20_000_000)
 
             assert cause in {"busy", "deadline"}
-            assert other is None
+            assert other.allowed
 
 
 class TestPoolers:
@@ -111,7 +111,7 @@ class TestPoolers:
                 active = (
                     "SELECT 1 FROM pg_stat_activity WHERE application_name = 'pooled' AND state = 'active'"
                 )
-                wait_for("it has ended", lambda: not postgres.sql(active), within_s=1)
+                wait_for("it has ended", lambda: not postgres.sql(active))
 
 
 class TestBlockingPool:
@@ -211,13 +211,17 @@ class TestBlockingPool:
         """C139: nobody gives a connection back in time."""
         with (
             ConnectionPool(made.unix_url, min_size=1, max_size=1, open=True) as pool,
-            pool.connection(),
             Face("blocking", pool, deadline="60ms") as store,
         ):
-            begin_s = time.perf_counter()
 
-            assert store.cause() == "deadline"
-            assert time.perf_counter() - begin_s < 0.15
+            def exhausted() -> float:
+                wait_for("it answers", lambda: store.cause() is None)
+                with pool.connection(), Stopwatch() as watch:
+                    cause = store.cause()
+                assert cause == "deadline"
+                return watch.took_s
+
+            assert best_s(exhausted, within_s=0.06 + GRACE_S) < 0.06 + GRACE_S
 
     def test_a_closed_pool(self, made: Database):
         """That is a mistake."""
@@ -232,16 +236,18 @@ class TestBlockingPool:
             ConnectionPool(victim.url, min_size=1, max_size=2, open=True) as pool,
             Face("blocking", pool, deadline="60ms") as store,
         ):
-            wait_for("it answers", lambda: store.cause() is None)
-            victim.freeze()
-            begin_s = time.perf_counter()
-            cause = store.cause()
-            took_s = time.perf_counter() - begin_s
-            victim.thaw()
-            wait_for("it answers again", lambda: store.cause() is None)
 
-        assert cause == "deadline"
-        assert took_s < 0.15
+            def frozen() -> float:
+                wait_for("it answers", lambda: store.cause() is None)
+                victim.freeze()
+                with Stopwatch() as watch:
+                    cause = store.cause()
+                victim.thaw()
+                wait_for("it answers again", lambda: store.cause() is None)
+                assert cause == "deadline"
+                return watch.took_s
+
+            assert best_s(frozen, within_s=0.06 + GRACE_S) < 0.06 + GRACE_S
 
     def test_it_serves_the_blocking_face_only(self, made: Database):
         """The awaited face says what to give it."""
@@ -287,7 +293,7 @@ class TestAwaitedPool:
     @pytest.mark.real_time
     @on_a_loop
     async def test_it_is_probed(self, victim: Postgres):
-        """While the breaker is open a task probes by the pool, and closes it again."""
+        """While the breaker is open a task probes by the pool, and closes it again, though nobody asks."""
         async with AsyncConnectionPool(victim.url, min_size=1, max_size=2, open=False) as pool:
             store = PostgresStore(pool, deadline="100ms")
             while await _cause(store.awaited.decide([charge()])) is not None:
@@ -297,12 +303,10 @@ class TestAwaitedPool:
                 await _cause(store.awaited.decide([charge()]))
             await _cause(store.awaited.decide([charge()]))
             victim.thaw()
-            begin_s = time.monotonic()
-            while store.health.is_open and time.monotonic() - begin_s < 5:  # noqa: ASYNC110 - a probe closes it
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(30):
+                while store.health.is_open:  # noqa: ASYNC110 - a probe closes it
+                    await asyncio.sleep(0.01)
             await store.awaited.close()
-
-        assert time.monotonic() - begin_s < 2
 
     def test_it_serves_the_awaited_face_only(self, made: Database):
         """The blocking face says what to give it."""

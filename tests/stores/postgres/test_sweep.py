@@ -172,7 +172,7 @@ def test_decisions_see_to_it(
         let_it_work(store)
         return rows(postgres, made) == 0
 
-    wait_for("all are gone", only_ours, within_s=5)
+    wait_for("all are gone", only_ours)
 
 
 @pytest.mark.real_time
@@ -195,7 +195,7 @@ def test_a_role_that_may_not_sweep(
             let_it_work(store)
             return bool(caplog.records)
 
-        wait_for("it is told", told, within_s=5)
+        wait_for("it is told", told)
         for _ in range(10):
             told()
 

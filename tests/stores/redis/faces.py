@@ -27,9 +27,12 @@ def charge(
 
 
 class Face:
-    """One face of a store of its own; a context manager that closes it. An awaited one has its own loop."""
+    """One face of a store of its own; a context manager that closes it. An awaited one has its own loop.
 
-    def __init__(self, face: str, target: Any, *, deadline: str = "2s", **options: Any) -> None:
+    A call has ten seconds here, for machines are busy; a test of deadlines says its own.
+    """
+
+    def __init__(self, face: str, target: Any, *, deadline: str = "10s", **options: Any) -> None:
         self.face = face
         self.store = RedisStore(target, deadline=deadline, **options)
         self._runner = asyncio.Runner() if face == "awaited" else None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
+from tests.promptness import GRACE_S, Stopwatch, best_s, percentile
 from tests.servers.network import REPLIES, Network
 from tests.servers.redis_groups import wait_for
 from tests.servers.redis_like import RedisLike
@@ -21,44 +23,76 @@ pytestmark = pytest.mark.real_time
 Opened = Callable[..., Face]
 Between = Callable[[int], Network]
 
-GRACE_S = 0.01
-SCHEDULING_S = 0.05
-"""What a busy machine may add to the slowest of a few calls."""
+DEADLINE_S = 0.04
+PROMISED_S = DEADLINE_S + GRACE_S
 
 
 def timed(store: Face, key: str = "acme") -> tuple[str | None, float]:
     """The cause, and how long it took to be told."""
-    begin_s = time.perf_counter()
-    cause = store.cause(key)
-    return cause, time.perf_counter() - begin_s
+    with Stopwatch() as watch:
+        cause = store.cause(key)
+    return cause, watch.took_s
 
 
-def slowest_but_one(took_s: list[float]) -> float:
-    return sorted(took_s)[-2]
+def opened_breaker(store: Face) -> None:
+    """Ask until nobody is sent to the server any more."""
+    wait_for("the breaker opens", lambda: store.cause() == "breaker")
 
 
 def test_a_frozen_server(opened: Opened, own_redis: Callable[..., RedisLike]):
-    """Calls end by the deadline, then at once while the breaker is open; soon all is well again."""
+    """Calls end by the deadline, and not before it; three of them open the breaker."""
+    server = own_redis()
+    store = opened(server.url, deadline="40ms")
+
+    def frozen() -> float:
+        store.reach()
+        server.freeze()
+        waited = [timed(store) for _ in range(FAILURES_TO_OPEN)]
+        then = store.cause()
+        server.thaw()
+
+        assert [cause for cause, _ in waited] == ["deadline"] * FAILURES_TO_OPEN
+        assert min(took_s for _, took_s in waited) > 0.03
+        assert then == "breaker"
+        return max(took_s for _, took_s in waited)
+
+    assert best_s(frozen, within_s=PROMISED_S) < PROMISED_S
+
+
+def test_refused_while_the_breaker_is_open(opened: Opened, own_redis: Callable[..., RedisLike]):
+    """For as long as the server is frozen, and at once: 99 of 100 refusals cost less than a millisecond."""
     server = own_redis()
     store = opened(server.url, deadline="40ms")
     store.reach()
     server.freeze()
-    waited = [timed(store) for _ in range(FAILURES_TO_OPEN)]
-    refused = []
-    until_s = time.monotonic() + 0.7
-    while time.monotonic() < until_s:
-        begin_s = time.thread_time()  # of this thread alone: the machine may have others to serve
-        refused.append((store.cause(), time.thread_time() - begin_s))
-    server.thaw()
-    thawed_s = time.perf_counter()
-    wait_for("it answers again", lambda: store.cause() is None, within_s=5)
-    recovered_s = time.perf_counter() - thawed_s
+    opened_breaker(store)
 
-    assert [cause for cause, _ in waited] == ["deadline"] * FAILURES_TO_OPEN
-    assert all(0.03 < took_s < 0.04 + GRACE_S + SCHEDULING_S for _, took_s in waited)
-    assert {cause for cause, _ in refused} == {"breaker"}
-    assert sorted(took_s for _, took_s in refused)[len(refused) * 99 // 100] < 0.001
-    assert recovered_s < 1
+    def refused() -> float:
+        busy_s, until_s = [], time.monotonic() + 0.5
+        while time.monotonic() < until_s:
+            begin_s = time.thread_time()  # of this thread alone: the machine may have others to serve
+            assert store.cause() == "breaker"
+            busy_s.append(time.thread_time() - begin_s)
+        return percentile(busy_s, 99)
+
+    assert best_s(refused, within_s=0.001) < 0.001
+
+
+def test_served_again_after_a_thaw(opened: Opened, own_redis: Callable[..., RedisLike]):
+    """Within a second, without anybody's doing."""
+    server = own_redis()
+    store = opened(server.url, deadline="40ms")
+    store.reach()
+
+    def recovered() -> float:
+        server.freeze()
+        opened_breaker(store)
+        server.thaw()
+        with Stopwatch() as watch:
+            store.reach()
+        return watch.took_s
+
+    assert best_s(recovered, within_s=1) < 1
 
 
 @pytest.mark.parametrize("lost", [(), (REPLIES,)], ids=["all is lost", "replies are lost"])
@@ -66,44 +100,68 @@ def test_a_network_that_swallows(opened: Opened, valkey: RedisLike, network: Bet
     """C137: connections that are open, and new ones too, get no answer; each call ends by its deadline."""
     way = network(valkey.port)
     store = opened(way.through(valkey.url), deadline="40ms")
-    store.reach()
-    way.swallow(*lost)
-    took = []
-    for _ in range(3):
-        took += [timed(store) for _ in range(FAILURES_TO_OPEN + 20)]
-        time.sleep(0.1)
-    way.heal()
-    healed_s = time.perf_counter()
-    wait_for("it answers again", lambda: store.cause() is None, within_s=5)
 
-    assert {cause for cause, _ in took} == {"deadline", "breaker"}
-    assert slowest_but_one([took_s for _, took_s in took]) < 0.04 + GRACE_S + SCHEDULING_S
-    assert time.perf_counter() - healed_s < 1
+    def swallowed() -> float:
+        way.heal()
+        store.reach()
+        way.swallow(*lost)
+        took = []
+        for _ in range(3):
+            took += [timed(store) for _ in range(FAILURES_TO_OPEN + 20)]
+            time.sleep(0.1)
+        assert {cause for cause, _ in took} == {"deadline", "breaker"}
+        return max(took_s for _, took_s in took)
+
+    assert best_s(swallowed, within_s=PROMISED_S) < PROMISED_S
+
+
+def test_served_again_by_a_healed_network(opened: Opened, valkey: RedisLike, network: Between):
+    """C137: a connection that was being made in vain is given up after a second, so it takes little more."""
+    way = network(valkey.port)
+    store = opened(way.through(valkey.url), deadline="40ms")
+    store.reach()
+
+    def recovered() -> float:
+        way.swallow()
+        opened_breaker(store)
+        way.heal()
+        with Stopwatch() as watch:
+            store.reach()
+        return watch.took_s
+
+    assert best_s(recovered, within_s=1.5) < 1.5
 
 
 def test_a_server_that_was_never_reached(opened: Opened, valkey: RedisLike, network: Between):
     """C137: connecting counts as part of the call; what connects at last is there for the next."""
     way = network(valkey.port)
-    way.swallow()
-    store = opened(way.through(valkey.url), deadline="40ms")
-    took = [timed(store) for _ in range(10)]
-    way.heal()
-    wait_for("it answers", lambda: store.cause() is None, within_s=2)
 
-    assert {cause for cause, _ in took} == {"deadline", "breaker"}
-    assert slowest_but_one([took_s for _, took_s in took]) < 0.04 + GRACE_S + SCHEDULING_S
+    def never_reached() -> float:
+        way.swallow()
+        store = opened(way.through(valkey.url), deadline="40ms")
+        took = [timed(store) for _ in range(10)]
+        way.heal()
+        store.reach()
+        assert {cause for cause, _ in took} == {"deadline", "breaker"}
+        return max(took_s for _, took_s in took)
+
+    assert best_s(never_reached, within_s=PROMISED_S) < PROMISED_S
 
 
 def test_a_late_reply_is_no_answer_to_another_call(opened: Opened, valkey: RedisLike, network: Between):
-    """C137, C142: replies come 250 ms late, calls wait 120; each answer that comes is to its own call."""
+    """C137, C142: every other reply comes after its call has ended; each answer that comes is to its own."""
     way = network(valkey.port)
-    store = opened(way.through(valkey.url), deadline="120ms")
+    store = opened(way.through(valkey.url), deadline="10s")
     store.reach()
     answers = []
     for number in range(8):
-        way.delay(0.25 if number % 2 else 0)
-        key = f"key {number}"
-        (answer,) = store.decide_many([[charge(key, cost=number % 10)]])
+        late = bool(number % 2)
+        if late:
+            way.hold()
+        (answer,) = store.decide_many(
+            [[charge(f"key {number}", cost=number % 10)]], deadline_us=50_000 if late else None
+        )
+        way.heal()  # now the reply is there, and nobody waits for it
         answers.append(answer)
 
     assert all(isinstance(answer, Exception) == bool(number % 2) for number, answer in enumerate(answers))
@@ -116,26 +174,33 @@ def test_a_reply_that_trickles(opened: Opened, valkey: RedisLike, network: Betwe
     """The deadline is for the whole reply, and not for each of its pieces."""
     way = network(valkey.port)
     store = opened(way.through(valkey.url), deadline="40ms")
-    store.reach()
-    way.hold()
-    cause, took_s = timed(store)
 
-    assert cause == "deadline"
-    assert took_s < 0.04 + GRACE_S + SCHEDULING_S
+    def held() -> float:
+        way.heal()
+        store.reach()
+        way.hold()
+        cause, took_s = timed(store)
+        assert cause == "deadline"
+        return took_s
+
+    assert best_s(held, within_s=PROMISED_S) < PROMISED_S
 
 
 def test_a_call_may_have_a_deadline_of_its_own(opened: Opened, own_redis: Callable[..., RedisLike]):
     """Shorter than the store's."""
     server = own_redis()
-    store = opened(server.url, deadline="5s")
-    store.reach()
-    server.freeze()
-    begin_s = time.perf_counter()
-    (answer,) = store.decide_many([[charge()]], deadline_us=30_000)
-    took_s = time.perf_counter() - begin_s
+    store = opened(server.url, deadline="20s")
 
-    assert answer.cause == "deadline"
-    assert took_s < 0.03 + GRACE_S + SCHEDULING_S
+    def frozen() -> float:
+        store.reach()
+        server.freeze()
+        with Stopwatch() as watch:
+            (answer,) = store.decide_many([[charge()]], deadline_us=30_000)
+        server.thaw()
+        assert answer.cause == "deadline"
+        return watch.took_s
+
+    assert best_s(frozen, within_s=0.03 + GRACE_S) < 0.03 + GRACE_S
 
 
 def test_what_was_charged_without_an_answer_is_not_charged_again(
@@ -148,7 +213,7 @@ def test_what_was_charged_without_an_answer_is_not_charged_again(
     way.swallow(REPLIES)
     cause = store.cause()
     way.heal()
-    wait_for("it answers again", lambda: store.cause("a third") is None, within_s=5)
+    wait_for("it answers again", lambda: store.cause("a third") is None)
 
     assert cause == "deadline"
     assert store.decide([charge(cost=0)])[0].remaining == 9
@@ -158,13 +223,18 @@ def test_many_calls_after_a_failure_end_with_it(opened: Opened, own_redis: Calla
     """Of 4,000 requests, 32 calls long, the first call waits for its deadline and no other one does."""
     server = own_redis()
     store = opened(server.url, deadline="40ms")
-    store.reach()
-    server.freeze()
-    begin_s = time.perf_counter()
-    answers = store.decide_many([[charge(f"key {number}")] for number in range(4_000)])
+    requests = [[charge(f"key {number}")] for number in range(4_000)]
 
-    assert {answer.cause for answer in answers} == {"deadline"}
-    assert time.perf_counter() - begin_s < 0.6
+    def frozen() -> float:
+        store.reach()
+        server.freeze()
+        with Stopwatch() as watch:
+            answers = store.decide_many(requests)
+        server.thaw()
+        assert {answer.cause for answer in answers} == {"deadline"}
+        return watch.waited_s  # to write down so many is work, and takes a slow machine long
+
+    assert best_s(frozen, within_s=2 * DEADLINE_S) < 2 * DEADLINE_S
 
 
 def test_a_crowd_before_a_frozen_server(own_redis: Callable[..., RedisLike]):
@@ -174,10 +244,9 @@ def test_a_crowd_before_a_frozen_server(own_redis: Callable[..., RedisLike]):
     took_s: list[float] = []
 
     def ask() -> None:
-        begin_s = time.perf_counter()
-        with pytest.raises(StoreUnavailable):
+        with Stopwatch() as watch, pytest.raises(StoreUnavailable):
             store.decide([charge()])
-        took_s.append(time.perf_counter() - begin_s)
+        took_s.append(watch.took_s)
 
     async def ask_awaited() -> None:
         begin_s = time.perf_counter()
@@ -186,43 +255,50 @@ def test_a_crowd_before_a_frozen_server(own_redis: Callable[..., RedisLike]):
         took_s.append(time.perf_counter() - begin_s)
 
     async def crowd() -> None:
-        await store.awaited.decide([charge()], deadline_us=5_000_000)
+        await reached()
         server.freeze()
         await asyncio.gather(
             *(ask_awaited() for _ in range(100)), *(asyncio.to_thread(ask) for _ in range(20))
         )
         server.thaw()
-        thawed_s = time.perf_counter()
-        while time.perf_counter() < thawed_s + 1:
-            try:
-                await store.awaited.decide([charge("other")])
-                break
-            except StoreUnavailable:
-                await asyncio.sleep(0.01)
-        else:
-            raise AssertionError("not served again within a second")
+        await reached()
         await store.awaited.close()
 
-    asyncio.run(crowd())
+    async def reached() -> None:
+        while True:  # the time that a test may take is its bound
+            with suppress(StoreUnavailable):
+                await store.awaited.decide([charge("other")], deadline_us=5_000_000)
+                return
+            await asyncio.sleep(0.01)
 
-    assert len(took_s) == 120
-    assert sorted(took_s)[118] < 0.1 + GRACE_S + SCHEDULING_S
+    def met() -> float:
+        took_s.clear()
+        asyncio.run(crowd())
+        assert len(took_s) == 120
+        return sorted(took_s)[118]
+
+    assert best_s(met, within_s=0.1 + 4 * GRACE_S) < 0.1 + 4 * GRACE_S  # there are many to be told
 
 
 def test_many_calls_have_one_deadline(opened: Opened, valkey: RedisLike, network: Between):
-    """2,000 requests, each round trip 60 ms late: some are decided, the others told by the one deadline."""
+    """2,000 requests, each round trip 150 ms late: some are decided, the others told by the one deadline."""
     way = network(valkey.port)
-    store = opened(way.through(valkey.url), deadline="200ms")
-    store.decide_many([[charge("a", cost=0)]] * 2)
-    way.delay(0.06)
-    begin_s = time.perf_counter()
-    answers = store.decide_many([[charge(f"key {number}")] for number in range(2_000)])
-    took_s = time.perf_counter() - begin_s
+    store = opened(way.through(valkey.url), deadline="500ms")
+    requests = [[charge(f"key {number}")] for number in range(2_000)]
 
-    assert took_s < 0.2 + 0.2  # to write down and read so many takes a busy machine long; 16 calls take more
-    assert {answer.cause for answer in answers if isinstance(answer, StoreUnavailable)} == {"deadline"}
-    assert not isinstance(answers[0], Exception)
-    assert not store.store.health.stats().open
+    def late() -> float:
+        way.heal()
+        store.reach()
+        way.delay(0.15)
+        with Stopwatch() as watch:
+            answers = store.decide_many(requests)
+        causes = {answer.cause for answer in answers if isinstance(answer, StoreUnavailable)}
+        assert causes == {"deadline"}
+        assert not store.store.health.stats().open
+        # To write down and read so many is work, and takes a slow machine long; 16 calls wait for 2.4 s.
+        return float("inf") if isinstance(answers[0], StoreUnavailable) else watch.waited_s
+
+    assert best_s(late, within_s=0.5 + 0.15) < 0.5 + 0.15
 
 
 def test_many_may_be_looked_at(opened: Opened, valkey: RedisLike):

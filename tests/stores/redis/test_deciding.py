@@ -194,7 +194,7 @@ def test_a_single_node_of_a_cluster_is_told_apart(opened: Opened, redis_cluster)
 def test_a_reply_in_pieces(opened: Opened, valkey: RedisLike, network: Callable[[int], Network]):
     """A slow network that is still in time gives the answer."""
     way = network(valkey.port)
-    store = opened(way.through(valkey.url), deadline="500ms")
+    store = opened(way.through(valkey.url), deadline="10s")
     way.delay(0.02)
 
     assert store.takes()

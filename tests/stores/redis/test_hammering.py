@@ -25,8 +25,11 @@ LASTS_S = 1.0
 LIMITS = [TokenBucket(100, "100/s"), TokenBucket(5, "2/s"), TokenBucket(20, "1000/s")]
 
 
-def hammered(url: str, requests: list[list[Charge]]) -> dict[int, tuple[int, float]]:
-    """Eight processes, half of them awaited, ask for these in turn: how many of each passed, how long."""
+def hammered(url: str, requests: list[list[Charge]]) -> dict[int, tuple[int, int, float]]:
+    """Eight processes, half of them awaited, ask for these in turn.
+
+    Of each, how many passed, how many were left with the last one, and how long it took from the first to it.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "redis.asyncio.cluster"])
     start, results = context.Barrier(PROCESSES), context.Queue()
@@ -42,7 +45,8 @@ def hammered(url: str, requests: list[list[Charge]]) -> dict[int, tuple[int, flo
     return {
         place: (
             sum(counts[place] for counts, _, _ in told),
-            (max(last[place] for _, _, last in told) - min(first[place] for _, first, _ in told)) / 1e6,
+            -max(last[place] for _, _, last in told)[1],
+            (max(last[place] for _, _, last in told)[0] - min(first[place] for _, first, _ in told)) / 1e6,
         )
         for place in range(len(requests))
     }
@@ -59,7 +63,7 @@ def test_layered_requests(valkey: RedisLike):
     """A wide rule behind a narrow one is charged for what both admit, and for nothing else."""
     narrow, wide = TokenBucket(10, "50/s"), TokenBucket(5_000, "0/s")
     requests = [[charge("all", limit=narrow, rule="narrow"), charge("all", limit=wide, rule="wide")]]
-    ((passed, _),) = hammered(valkey.url, requests).values()
+    ((passed, _, _),) = hammered(valkey.url, requests).values()
     store = RedisStore(valkey.url, deadline="2s")
     (left,) = store.decide([charge("all", limit=wide, rule="wide")], take=False)
     store.close()
@@ -75,18 +79,18 @@ def test_a_cluster(redis_cluster: Cluster):
     _check(hammered(url, requests), LIMITS)
 
 
-def _check(found: dict[int, tuple[int, float]], limits: list[TokenBucket]) -> None:
+def _check(found: dict[int, tuple[int, int, float]], limits: list[TokenBucket]) -> None:
     for place, limit in enumerate(limits):
-        passed, lasted_s = found[place]
+        passed, left, lasted_s = found[place]
         assert limit.rate is not None
         fills = float(limit.rate.per_microsecond) * 1e6 * lasted_s
         assert passed <= limit.capacity + fills, limit
-        if limit.rate.per_microsecond * 1_000_000 <= 100:  # a busy machine may not ask for more than that
-            assert passed >= 0.9 * (limit.capacity + fills) - 1, limit
+        if limit.rate.per_microsecond * 1_000_000 <= limit.capacity:  # for a second nobody would have to ask
+            assert passed + left >= limit.capacity + fills - 2, limit
 
 
 def _ask(url: str, requests: list[list[Charge]], is_awaited: bool, start: Any, results: Any) -> None:
-    store = RedisStore(url, deadline="5s")
+    store = RedisStore(url, deadline="20s")
     tally = _Tally(len(requests))
     if is_awaited:
         asyncio.run(_ask_awaited(store, requests, tally, start))
@@ -98,7 +102,7 @@ def _ask(url: str, requests: list[list[Charge]], is_awaited: bool, start: Any, r
             for place, request in enumerate(requests):
                 tally.count(place, store.decide(request)[0])
         store.close()
-    results.put((tally.passed, tally.first_us, tally.last_us))
+    results.put((tally.passed, tally.first_us, tally.last))
 
 
 async def _ask_awaited(store: RedisStore, requests: list[list[Charge]], tally: _Tally, start: Any) -> None:
@@ -116,12 +120,15 @@ async def _ask_awaited(store: RedisStore, requests: list[list[Charge]], tally: _
 
 
 class _Tally:
-    """What passed of each request, and when by the server's clock the first and the last were asked."""
+    """What passed of each request, and when by the server's clock the first was asked, and the last.
+
+    With the last goes how many were left, as a negative number: of two at one instant fewer are left later.
+    """
 
     def __init__(self, count: int) -> None:
         self.passed = [0] * count
         self.first_us = [2**60] * count
-        self.last_us = [0] * count
+        self.last = [(0, 0)] * count
         self._until_s = 0.0
 
     def begin(self) -> None:
@@ -133,4 +140,4 @@ class _Tally:
     def count(self, place: int, outcome: Any) -> None:
         self.passed[place] += outcome.allowed
         self.first_us[place] = min(self.first_us[place], outcome.now_us)
-        self.last_us[place] = max(self.last_us[place], outcome.now_us)
+        self.last[place] = max(self.last[place], (outcome.now_us, -outcome.remaining))

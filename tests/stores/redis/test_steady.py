@@ -45,7 +45,8 @@ def test_callers_at_full_speed(valkey: RedisLike):
     limiter = Limiter(LIMIT, store=store)
     waits: list[float] = []
     endless: list[bytes] = []
-    until_s = time.monotonic() + 2.0
+    began_s = time.monotonic()
+    until_s = began_s + 2.0
 
     def ask() -> None:
         while time.monotonic() < until_s:
@@ -58,8 +59,9 @@ def test_callers_at_full_speed(valkey: RedisLike):
         endless += _endless(valkey, "rush")
     for thread in threads:
         thread.join(20)
+    took_s = time.monotonic() - began_s
 
     assert endless == []
     assert 0 < max(waits) <= 1.0
-    assert 20 <= waits.count(0.0) <= 40  # two to four windows, or parts of them
+    assert 20 <= waits.count(0.0) <= 10 * (int(took_s) + 2)  # so many windows, or parts of them
     store.close()

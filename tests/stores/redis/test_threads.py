@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.promptness import Stopwatch, best_s
 from tests.servers.network import Network
 from tests.servers.redis_groups import wait_for
 from tests.servers.redis_like import RedisLike
@@ -35,19 +36,19 @@ class TestThreads:
     def test_exactly_the_capacity_passes(self, valkey: RedisLike):
         """16 threads on one key; each answer is that of its own call."""
         limit = TokenBucket(500, "0/s")
-        with Face("blocking", valkey.url, deadline="5s") as store, ThreadPoolExecutor(16) as workers:
+        with Face("blocking", valkey.url, deadline="20s") as store, ThreadPoolExecutor(16) as workers:
             remaining = list(
                 workers.map(lambda _: store.decide([charge(limit=limit)])[0].remaining, range(500))
             )
 
             assert sorted(remaining) == list(range(500))
             assert not store.takes(limit=limit)
-            wait_for("no more connections than threads", lambda: connections(valkey) <= 16, within_s=1)
+            wait_for("no more connections than threads", lambda: connections(valkey) <= 16)
 
     def test_the_one_used_last_is_used_again(self, own_redis: Own):
         """One caller after another needs one connection."""
         server = own_redis()
-        with Face("blocking", server.url, deadline="1s") as store:
+        with Face("blocking", server.url, deadline="10s") as store:
             for _ in range(50):
                 store.takes()
 
@@ -57,7 +58,7 @@ class TestThreads:
         """Sixteen threads share two: they wait for each other, and all are served."""
         server = own_redis()
         with (
-            Face("blocking", server.url, deadline="5s", max_connections=2) as store,
+            Face("blocking", server.url, deadline="20s", max_connections=2) as store,
             ThreadPoolExecutor(16) as workers,
         ):
             assert all(workers.map(lambda number: store.takes(f"key {number}"), range(300)))
@@ -70,13 +71,20 @@ class TestThreads:
             Face("blocking", server.url, deadline="60ms", max_connections=2) as store,
             ThreadPoolExecutor(3) as workers,
         ):
-            list(workers.map(lambda _: store.reach(), "ab"))
-            server.freeze()
-            begin_s = time.perf_counter()
-            causes = list(workers.map(store.cause, "abc"))
 
-            assert causes == ["deadline"] * 3
-            assert time.perf_counter() - begin_s < 0.2
+            def crowded() -> float:
+                list(workers.map(lambda _: store.reach(), "ab"))
+                server.freeze()
+                with Stopwatch() as watch:
+                    causes = list(workers.map(store.cause, "abc"))
+                server.thaw()
+                assert set(causes) <= {
+                    "deadline",
+                    "breaker",
+                }  # the third may begin when the others have ended
+                return watch.took_s
+
+            assert best_s(crowded, within_s=0.1) < 0.1
 
     def test_a_restart_costs_no_thread_a_failure(self, own_redis: Own):
         """Eight idle connections are dead; they are noticed before anything is sent on them."""
@@ -88,7 +96,7 @@ class TestThreads:
             return store.takes(f"key {number}")
 
         with (
-            Face("blocking", server.url, deadline="2s") as store,
+            Face("blocking", server.url, deadline="10s") as store,
             ThreadPoolExecutor(8) as workers,
         ):
             assert all(workers.map(meet, range(8)))
@@ -100,7 +108,7 @@ class TestThreads:
     def test_closed_while_threads_ask(self, valkey: RedisLike):
         """Each gets an answer, or is told that the store is closed; no connection stays."""
         before = connections(valkey)
-        store = RedisStore(valkey.url, deadline="2s")
+        store = RedisStore(valkey.url, deadline="10s")
         said: list[str] = []
 
         def ask_on() -> None:
@@ -127,13 +135,12 @@ class TestThreads:
     ):
         """A signal handler raises while the reply is awaited: the next answer is that to the next call."""
         way = network(valkey.port)
-        with Face("blocking", way.through(valkey.url), deadline="5s") as store:
+        with Face("blocking", way.through(valkey.url), deadline="20s") as store:
             store.takes()
-            way.delay(0.2)
+            way.hold()
             before = signal.signal(signal.SIGALRM, _raise_interrupt)
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
             with pytest.raises(KeyboardInterrupt):
-                store.takes("interrupted", cost=4)
+                _interrupted(lambda: store.takes("interrupted", cost=4))
             signal.signal(signal.SIGALRM, before)
             way.heal()
 
@@ -146,7 +153,7 @@ class TestForks:
     def test_both_go_on(self, valkey: RedisLike):
         """Parent and four children ask at once, over a store used before: exactly what there is passes."""
         limit = TokenBucket(200, "0/s")
-        with Face("blocking", valkey.url, deadline="5s") as store:
+        with Face("blocking", valkey.url, deadline="20s") as store:
             store.decide([charge(limit=limit, cost=0)])
             children = [_fork(lambda: _count(store, limit, 100)) for _ in range(4)]
             passed = _count(store, limit, 100) + sum(map(_result, children))
@@ -156,7 +163,7 @@ class TestForks:
     def test_a_fork_while_a_thread_is_asking(self, valkey: RedisLike, network: Callable[[int], Network]):
         """Locks and half-read replies stay with the parent."""
         way = network(valkey.port)
-        with Face("blocking", way.through(valkey.url), deadline="5s", max_connections=1) as store:
+        with Face("blocking", way.through(valkey.url), deadline="20s", max_connections=1) as store:
             store.takes("key 0")
             way.delay(0.2)
             asking = threading.Thread(target=store.takes, args=["key 1"])
@@ -184,7 +191,7 @@ class TestForks:
 
     def test_an_awaited_store_after_a_fork(self, valkey: RedisLike):
         """A loop of the child's own, while the parent's goes on."""
-        store = RedisStore(valkey.url, deadline="2s")
+        store = RedisStore(valkey.url, deadline="10s")
 
         async def parent() -> int:
             await store.awaited.decide([charge()])
@@ -206,7 +213,7 @@ def _count(store: Face, limit: TokenBucket, calls: int) -> int:
 
 
 def _recovers(store: Face) -> int:
-    until_s = time.monotonic() + 3
+    until_s = time.monotonic() + 30
     while time.monotonic() < until_s:
         if store.cause("other") is None:
             return 1
@@ -230,6 +237,11 @@ def _fork(work: Callable[[], int]) -> int:
 
 def _result(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _interrupted(work: Callable[[], object]) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    work()
 
 
 def _raise_interrupt(*_: object) -> None:
