@@ -99,7 +99,7 @@ class Side:
         ready = threading.Barrier(callers)
 
         def ask() -> None:
-            ready.wait(timeout=10)
+            ready.wait(timeout=30)
             passed.extend([self.hit(key).allowed for _ in range(each)])
 
         threads = [threading.Thread(target=ask) for _ in range(callers)]

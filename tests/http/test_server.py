@@ -61,7 +61,7 @@ def port(request) -> Iterator[int]:
 
 
 def ask(port: int, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request(method, "/", headers=headers)
         response = connection.getresponse()

@@ -231,7 +231,16 @@ def test_callable_objects_partials_and_lambdas(kind):
 
 @pytest.mark.parametrize(
     "thing",
-    [None, 5, "text", property(lambda self: 1), functools.partialmethod(max), int, dict, Limiter],
+    [
+        None,
+        5,
+        "text",
+        pytest.param(property(lambda self: 1), id="a property"),
+        functools.partialmethod(max),
+        int,
+        dict,
+        Limiter,
+    ],
     ids=repr,
 )
 def test_what_cannot_be_guarded(kind, thing):

@@ -62,7 +62,9 @@ def test_an_empty_or_huge_key_is_an_error(face, clock, key):
 
 
 @pytest.mark.parametrize(
-    "key", [1.5, [1], True, {"key": 1.5}, {"key": object()}, ("a", 1.5), {1, 2}], ids=repr
+    "key",
+    [1.5, [1], True, {"key": 1.5}, pytest.param({"key": object()}, id="an object"), ("a", 1.5), {1, 2}],
+    ids=repr,
 )
 def test_a_key_of_a_wrong_type_is_an_error(face, clock, key):
     """A key is text, bytes, a whole number or a tuple of these: whatever else is an error that names the

@@ -255,10 +255,10 @@ def test_a_closed_coroutine_gives_back_what_it_can(clock, servers):
 def test_all_parts_share_one_deadline(clock, servers):
     """Each part may use its part of the time that is left, so a silent server leaves some for the rest."""
     store = Remote(servers)
-    limiter = Limiter(rules(10, 10, 10), store=store, clock=clock, deadline="300ms")
+    limiter = Limiter(rules(10, 10, 10), store=store, clock=clock, deadline="30s")
     limiter.hit({})
     first, second, third = [us or 0 for us in store.deadlines_us]
-    assert 0 < first <= 100_000 < second <= 150_000 < third <= 300_000
+    assert 0 < first <= 10_000_000 < second <= 15_000_000 < third <= 30_000_000
 
 
 def test_where_no_time_is_left_the_outage_rule_answers(clock, servers, monkeypatch):
@@ -373,9 +373,9 @@ def test_a_store_that_cannot_tell_the_parts_leaves_the_share_as_it_was(face, clo
 def test_refunds_share_one_deadline_too(clock, servers):
     """A refund over several servers ends within one deadline, and a silent one leaves time for the others."""
     store = Remote(servers)
-    limiter = Limiter(rules(10, 10), store=store, clock=clock, deadline="300ms")
+    limiter = Limiter(rules(10, 10), store=store, clock=clock, deadline="30s")
     decision = limiter.hit({})
     store.deadlines_us.clear()
     limiter.refund(decision)
     first, second = [us or 0 for us in store.deadlines_us]
-    assert 0 < first <= 150_000 < second <= 300_000
+    assert 0 < first <= 15_000_000 < second <= 30_000_000

@@ -71,7 +71,7 @@ class Tab:
 
     def wait_for(self, script: str) -> Any:
         """The first true value of an expression; an error if it stays false."""
-        until_s = time.monotonic() + 10
+        until_s = time.monotonic() + 30
         while not (value := self.run(script)):
             assert time.monotonic() < until_s, f"{script} stays {value!r}; {self.complaints}"
         return value

@@ -276,7 +276,7 @@ rules:
         assert running.get("/auth")[0] == 200
         with socket.create_connection(("127.0.0.1", running.port)) as waiting:
             waiting.sendall(b"GET /auth HTTP/1.1\r\nHost: a\r\n\r\n")
-            until_s = time.monotonic() + 10
+            until_s = time.monotonic() + 30
             while samples_in(running.get("/metrics")[2].decode())["tidegate_held_requests",] != 1:
                 assert time.monotonic() < until_s
             running.process.send_signal(number)

@@ -389,6 +389,6 @@ def test_who_comes_in_while_what_is_owned_is_made(monkeypatch):
     monkeypatch.setattr("tidegate.own.Own", Interrupted)
     asking = threading.Thread(target=lambda: found.append(own(store, None)), daemon=True)
     asking.start()
-    asking.join(5)
+    asking.join(30)
     assert not asking.is_alive()
     assert found[0] is found[1]

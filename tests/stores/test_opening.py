@@ -111,7 +111,9 @@ def test_every_option_of_every_kind_is_known():
     assert named == set(OPTIONS)
 
 
-@pytest.mark.parametrize("url", [None, 5, b"memory://", object(), ["memory://"]], ids=repr)
+@pytest.mark.parametrize(
+    "url", [None, 5, b"memory://", pytest.param(object(), id="an object"), ["memory://"]], ids=repr
+)
 def test_what_is_no_url(url: Any):
     """Whatever is no text is an error that says what to write."""
     with pytest.raises(StoreError, match="memory://"):

@@ -83,7 +83,7 @@ class Answer(NamedTuple):
 def ask(port: int, paths: list[str]) -> tuple[list[Answer], float]:
     """Send all requests at once on one connection; the answers, and the seconds that all of it took."""
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
         connection.makefile("rb") as stream,
     ):
         begun = time.monotonic()
@@ -127,11 +127,11 @@ def test_the_twenty_first_call_is_refused(port: int):
     _, _, paths = the_curl()
     for _ in range(ROUNDS_MOST):
         answers, took_s = ask(port, paths)
-        if took_s < TOKEN_S / 2:
+        if took_s < TOKEN_S * 0.9:
             break
         time.sleep(FRESH_S)
     else:
-        pytest.fail(f"of {ROUNDS_MOST} rounds of 21 requests none took less than {TOKEN_S / 2} s")
+        pytest.fail(f"of {ROUNDS_MOST} rounds of 21 requests none took less than {TOKEN_S * 0.9:g} s")
 
     assert [answer.status for answer in answers] == [200] * 20 + [429]
     hint_ms = json.loads(answers[-1].body)["retry_after_ms"]

@@ -337,6 +337,6 @@ def test_a_pool_is_held_twice_by_one_thread():
 
     thread = threading.Thread(target=twice, daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(30)
 
     assert through == [True]

@@ -101,7 +101,11 @@ def test_a_client_serves_its_own_face(face: str, valkey: RedisLike):
     assert not isinstance(raised.value, StoreUnavailable)
 
 
-@pytest.mark.parametrize("given", [None, 7, object(), b"redis://localhost", redis.Redis, [], {}], ids=repr)
+@pytest.mark.parametrize(
+    "given",
+    [None, 7, pytest.param(object(), id="an object"), b"redis://localhost", redis.Redis, [], {}],
+    ids=repr,
+)
 def test_what_is_no_client(given: Any):
     """It is told so at once."""
     with pytest.raises(StoreError, match="redis-py or valkey-py"):
