@@ -10,6 +10,7 @@ import pytest
 from tests.cli.running import Run
 from tests.store_tools.broken import Forgiving
 from tidegate.cli import main, on_stores
+from tidegate.stores.memory import MemoryStore
 
 
 def test_the_embedded_store_conforms(run: Run):
@@ -77,3 +78,20 @@ def test_bad_input(run: Run, argv: list[str], said: str):
     assert said in ran.err
     assert "secret" not in ran.err
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "opened"),
+    [
+        ("memory://", "memory://"),
+        ("redis://here:6379", "redis://here:6379?deadline=5s"),
+        ("redis://here:6379?prefix=a", "redis://here:6379?prefix=a&deadline=5s"),
+        ("redis://here:6379?deadline=9ms", "redis://here:6379?deadline=9ms"),
+    ],
+)
+def test_a_store_is_given_time_unless_its_address_says_how_much(monkeypatch, given, opened):
+    """Answers are compared and not times, so a busy machine makes no differences."""
+    seen = []
+    monkeypatch.setattr(on_stores, "open_store", lambda url: seen.append(url) or MemoryStore())
+    main(["conformance", "--store", given, "--tables", "layered", "--traces", "1"])
+    assert set(seen) == {opened}
