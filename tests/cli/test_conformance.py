@@ -92,6 +92,11 @@ def test_bad_input(run: Run, argv: list[str], said: str):
 def test_a_store_is_given_time_unless_its_address_says_how_much(monkeypatch, given, opened):
     """Answers are compared and not times, so a busy machine makes no differences."""
     seen = []
-    monkeypatch.setattr(on_stores, "open_store", lambda url: seen.append(url) or MemoryStore())
+
+    def opening(url):
+        seen.append(url)
+        return MemoryStore()
+
+    monkeypatch.setattr(on_stores, "open_store", opening)
     main(["conformance", "--store", given, "--tables", "layered", "--traces", "1"])
     assert set(seen) == {opened}
