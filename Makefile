@@ -1,9 +1,11 @@
 # One command for each intention. Everything runs in .venv, which the first call makes and later calls reuse.
 # Another Python: make test PYTHON=python3.13   (3.11 or newer; throw .venv away first: make clean)
+# One test after another: make test WORKERS=0   (each worker starts servers of its own)
 
-PYTHON ?= python3
-BIN    := .venv/bin
-PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+PYTHON  ?= python3
+WORKERS ?= 2
+BIN     := .venv/bin
+PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -16,7 +18,7 @@ run: .venv/.server ## start the decision server with the example policy; Ctrl-C 
 	@$(BIN)/tidegate serve examples/policy.yaml
 
 test: .venv/.dev ## run the whole suite
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadfile
 
 check: .venv/.dev ## format, lint, types and the structure of the project
 	@$(BIN)/python -m ruff format --check .

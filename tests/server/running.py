@@ -49,7 +49,7 @@ class Running:
             part = os.read(self.process.stdout.fileno(), 65_536) if ready else b""
             assert part, f"the server did not start: {self.said}{self.complaints()}"
             self.said += part.decode()
-        self.base = self.said.split("open")[1].split()[0].rstrip("/")
+        self.base = self.said.split("open     ")[1].split()[0].rstrip("/")  # "open" alone may be in a path
         self.port = urlsplit(self.base).port or 0
 
     def wait_for_complaint(self, text: str) -> str:
