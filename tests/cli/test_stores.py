@@ -72,6 +72,33 @@ def test_a_long_list_goes_on_where_it_ended(run: Run, address: str):
     assert len(seen) == 7
 
 
+def test_never_more_than_most(run: Run, address: str):
+    """--most is what is printed at most, whatever steps the server is read in."""
+    for most in (1, 2, 3, 5):
+        ran = run("keys", "list", "--store", address, "--most", str(most), columns=120)
+        assert len(ran.out.splitlines()) == 1 + most
+        assert "there are more; go on with --cursor" in ran.err
+
+
+def test_what_others_wrote_there_is_named(run: Run, valkey: RedisLike):
+    """A key of another type below our names is listed as not ours; the others are listed as ever."""
+    with Limiter(POLICY, store=at_ease(valkey.url)) as limiter:
+        limiter.hit({"org": "acme", "user": "ann"})
+    valkey.command("LPUSH", "tidegate:{globex}:organization", "theirs")
+    listed = run("keys", "list", "--store", valkey.url, "--rule", "organization")
+    told = json.loads(run("keys", "list", "--store", valkey.url, "--json").out)
+    shown = run("keys", "show", "--store", valkey.url, "organization", "globex")
+
+    assert listed.code == 0
+    assert len(listed.out.splitlines()) == 3
+    assert "not tidegate's: a list" in listed.out
+    assert "of 20" in listed.out
+    assert [key["key"] for key in told["keys"] if key["foreign"] == "list"] == ["globex"]
+    assert "a reset removes it" in shown.words
+    assert run("keys", "reset", "--store", valkey.url, "organization", "globex").code == 0
+    assert "not tidegate's" not in run("keys", "list", "--store", valkey.url).out
+
+
 def test_a_key_is_shown(run: Run, address: str):
     """Its limit, what is used, and when it is fresh; 1 for a key that is not held."""
     ran = run("keys", "show", "--store", address, "user", "acme", "ann")

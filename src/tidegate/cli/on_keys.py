@@ -25,12 +25,12 @@ _MARKS = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
 def keys_list(arguments: Namespace) -> int:
     """List keys with what is used of each, a page after another, at most so many."""
     with closing(open_store(arguments.store)) as store:
-        names: list[tuple[str, Key]] = []
+        names: dict[tuple[str, Key], None] = {}
         cursor: str | None = arguments.cursor
         while True:
             most = min(_PAGE, arguments.most - len(names))
             page = inspection.list_keys(store, arguments.rule, arguments.prefix, cursor=cursor, most=most)
-            names += page.keys
+            names |= dict.fromkeys(page.keys)
             cursor = page.cursor
             if cursor is None or len(names) >= arguments.most:
                 break
@@ -115,7 +115,7 @@ def _key(values: list[str]) -> Key:
 
 
 def _row(held: KeyHeld) -> tuple[str, str, str, str, str]:
-    used, fresh = "cannot be read", ""
+    used, fresh = "cannot be read" if held.foreign is None else f"not tidegate's: a {held.foreign}", ""
     if held.state is not None:
         law = held.state.law
         state = law.advance(held.state, held.now_us)
@@ -126,7 +126,10 @@ def _row(held: KeyHeld) -> tuple[str, str, str, str, str]:
 
 def _lines(held: KeyHeld) -> list[tuple[str, str]]:
     lines = [("rule", held.rule), ("key", _shown(held.key, most=4_096))]
-    if held.state is None:
+    if held.foreign is not None:
+        means = "Requests of this key fail until it is gone; a reset removes it"
+        lines.append(("state", f"not tidegate's: a {held.foreign}. {means}"))
+    elif held.state is None:
         lines.append(("state", "cannot be read; the next request counts it as used up, and writes it anew"))
     else:
         law = held.state.law
@@ -151,6 +154,7 @@ def _limit(law: Any) -> str:
 
 def _told(held: KeyHeld) -> dict[str, Any]:
     told: dict[str, Any] = {"rule": held.rule, "key": _plain(held.key), "capacity": None, "used": None}
+    told |= {"foreign": held.foreign}
     told |= {"fresh_after_us": None, "kept_for_us": held.forgotten_after_us}
     if held.state is not None:
         law = held.state.law

@@ -32,6 +32,7 @@ class KeyHeld(NamedTuple):
     """One key that a store holds. `state` is as core knows it, None if it cannot be read.
 
     `now_us` is the instant of the store's clock; `forgotten_after_us` is None where it is kept for good.
+    `foreign` says what stands in its place, such as "list", where somebody else has written there.
     """
 
     rule: str
@@ -39,6 +40,7 @@ class KeyHeld(NamedTuple):
     state: Any
     now_us: int
     forgotten_after_us: int | None
+    foreign: str | None = None
 
 
 class KeyPage(NamedTuple):
@@ -83,7 +85,7 @@ def check(store: Any) -> Sequence[Finding]:
 def list_keys(
     store: Any, rule: str | None = None, prefix: str = "", *, cursor: str | None = None, most: int = 100
 ) -> KeyPage:
-    """Keys of a rule (None: of all) whose first value begins with `prefix`, about `most` at a time."""
+    """Keys of a rule (None: of all) whose first value begins with `prefix`, at most `most` at a time."""
     page = _beside(store, "browse").list_keys(store, rule, prefix or None, cursor=cursor, most=most)
     return KeyPage(page.keys, page.cursor)
 
@@ -93,6 +95,8 @@ def show_key(store: Any, rule: str, key: Key) -> KeyHeld | None:
     held = _beside(store, "browse").show_key(store, rule, key)
     if held is None:
         return None
+    if held.foreign is not None:
+        return KeyHeld(rule, key, None, 0, held.forgotten_after_us(0), held.foreign)
     look = Charge(rule, key, TokenBucket(1, "1/s"), 0)
     now_us = store.decide([look], take=False, deadline_us=_SLOW_US)[0].now_us
     state = held.core_state

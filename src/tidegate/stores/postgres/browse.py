@@ -60,6 +60,11 @@ class StoredState(NamedTuple):
         return False
 
     @property
+    def foreign(self) -> str | None:
+        """None: whatever lies in the tables is ours."""
+        return None
+
+    @property
     def core_state(self) -> Any:
         """The state as core knows it."""
         return self.state
