@@ -7,6 +7,7 @@ from contextlib import closing
 from fractions import Fraction
 from typing import Any
 
+from tidegate.cli.key_words import key_in, pasted, text_in, text_word, words_of
 from tidegate.cli.terminal import complain, say, say_json, width
 from tidegate.core.keys import Key, key_of, values_of
 from tidegate.core.level import Level
@@ -18,18 +19,23 @@ from tidegate.units import MILLI
 from tidegate.words.typeset import labelled, number, paragraph, span, table
 
 _KEY_SHOWN = 60
+_BITS_IN_JSON = 4_096
+"""Python does not write thousands of decimal digits."""
+_LABELS = 10
+"""What stands before a key in a line of its own."""
 _PAGE = 500
 _MARKS = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
 
 
 def keys_list(arguments: Namespace) -> int:
     """List keys with what is used of each, a page after another, at most so many."""
+    rule = None if arguments.rule is None else text_in(arguments.rule)
     with closing(open_store(arguments.store)) as store:
         names: dict[tuple[str, Key], None] = {}
         cursor: str | None = arguments.cursor
         while True:
             most = min(_PAGE, arguments.most - len(names))
-            page = inspection.list_keys(store, arguments.rule, arguments.prefix, cursor=cursor, most=most)
+            page = inspection.list_keys(store, rule, arguments.prefix, cursor=cursor, most=most)
             names |= dict.fromkeys(page.keys)
             cursor = page.cursor
             if cursor is None or len(names) >= arguments.most:
@@ -43,6 +49,8 @@ def keys_list(arguments: Namespace) -> int:
         return 0
     header = ("rule", "key", "used", "fresh in", "kept for")
     say("\n".join(table(header, [_row(held) for held in found], width(), left=2)))
+    if any(_cut(held.key) != _shown(held.key) for held in found):
+        complain("keys that end with ... are longer; --json has them whole, as the words of `keys show`")
     if cursor is not None:
         complain(f"there are more; go on with --cursor {cursor}")
     return 0
@@ -50,15 +58,16 @@ def keys_list(arguments: Namespace) -> int:
 
 def keys_show(arguments: Namespace) -> int:
     """Show what is held of one key; 1 if nothing is."""
-    key = _key(arguments.values)
+    rule, key = text_in(arguments.rule), key_in(arguments.values)
     with closing(open_store(arguments.store)) as store:
-        held = inspection.show_key(store, arguments.rule, key)
+        held = inspection.show_key(store, rule, key)
     if arguments.json:
         say_json(None if held is None else _told(held))
     elif held is None:
-        say(f"nothing is held of {_shown(key)} in {arguments.rule}: it is as good as never used")
+        say(f"nothing is held of {_shown(key)} in {_rule(rule)}: it is as good as never used")
     else:
-        say("\n".join(labelled(_lines(held), width())))
+        across = max(width(), _LABELS + len(_shown(key)))  # a key that is broken could not be pasted
+        say("\n".join(labelled(_lines(held), across)))
     return 1 if held is None else 0
 
 
@@ -66,17 +75,17 @@ def keys_reset(arguments: Namespace) -> int:
     """Make one key fresh, or all keys of a rule that begin with a prefix."""
     if bool(arguments.values) == (arguments.prefix is not None or arguments.all):
         raise StoreError("say what to reset: the values of one key, or --prefix TEXT, or --all of the rule")
+    rule, key = text_in(arguments.rule), key_in(arguments.values)
     with closing(open_store(arguments.store)) as store:
         if arguments.values:
-            key = _key(arguments.values)
-            count = int(inspection.show_key(store, arguments.rule, key) is not None)
-            store.forget([(arguments.rule, key)])
+            count = int(inspection.show_key(store, rule, key) is not None)
+            store.forget([(rule, key)])
         else:
-            count = inspection.reset_keys(store, arguments.rule, arguments.prefix or "")
+            count = inspection.reset_keys(store, rule, arguments.prefix or "")
     if arguments.json:
         say_json({"reset": count})
     else:
-        say(f"{count:,} key{'' if count == 1 else 's'} of {arguments.rule} reset")
+        say(f"{count:,} key{'' if count == 1 else 's'} of {_rule(rule)} reset")
     return 0
 
 
@@ -110,10 +119,6 @@ def store_check(arguments: Namespace) -> int:
     return 0 if is_usable else 1
 
 
-def _key(values: list[str]) -> Key:
-    return key_of(tuple(values))
-
-
 def _row(held: KeyHeld) -> tuple[str, str, str, str, str]:
     used, fresh = "cannot be read" if held.foreign is None else f"not tidegate's: a {held.foreign}", ""
     if held.state is not None:
@@ -121,11 +126,11 @@ def _row(held: KeyHeld) -> tuple[str, str, str, str, str]:
         state = law.advance(held.state, held.now_us)
         used = f"{_tokens(law.used(state))} of {_tokens(law.capacity)}"
         fresh = _never(law.reset_after_us(state, held.now_us))
-    return held.rule, _shown(held.key), used, fresh, _time(held.forgotten_after_us)
+    return _rule(held.rule), _cut(held.key), used, fresh, _time(held.forgotten_after_us)
 
 
 def _lines(held: KeyHeld) -> list[tuple[str, str]]:
-    lines = [("rule", held.rule), ("key", _shown(held.key, most=4_096))]
+    lines = [("rule", _rule(held.rule)), ("key", _shown(held.key))]
     if held.foreign is not None:
         means = "Requests of this key fail until it is gone; a reset removes it"
         lines.append(("state", f"not tidegate's: a {held.foreign}. {means}"))
@@ -154,7 +159,7 @@ def _limit(law: Any) -> str:
 
 def _told(held: KeyHeld) -> dict[str, Any]:
     told: dict[str, Any] = {"rule": held.rule, "key": _plain(held.key), "capacity": None, "used": None}
-    told |= {"foreign": held.foreign}
+    told |= {"words": words_of(held.key), "foreign": held.foreign}
     told |= {"fresh_after_us": None, "kept_for_us": held.forgotten_after_us}
     if held.state is not None:
         law = held.state.law
@@ -165,24 +170,36 @@ def _told(held: KeyHeld) -> dict[str, Any]:
 
 
 def _plain(key: Key) -> Any:
-    """The key as JSON: a text, or a list of the values it is made of."""
+    """The key as JSON: a text, or a list of the values it is made of. What JSON does not know is a word."""
+    if isinstance(key, str):
+        return key
     try:
         values = values_of(key)
     except InvalidKey:
-        return repr(key)
-    shown = [value if isinstance(value, str | int) or value is None else repr(value) for value in values]
-    return shown[0] if isinstance(key, str) else shown
+        return words_of(key)
+    return [value if _is_plain(value) else " ".join(words_of(key_of((value,)))) for value in values]
 
 
-def _shown(key: Key, most: int = _KEY_SHOWN) -> str:
-    """The key for a line of text: its values, what cannot be printed as an escape, and not too long."""
-    plain = _plain(key)
-    if plain == []:
-        return "(all)"
-    values = plain if isinstance(plain, list) else [plain]
-    text = ", ".join("(none)" if value is None else str(value) for value in values)
-    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+def _is_plain(value: object) -> bool:
+    if isinstance(value, int):
+        return value.bit_length() <= _BITS_IN_JSON
+    return value is None or isinstance(value, str)
+
+
+def _shown(key: Key) -> str:
+    """The key as `keys show` takes it."""
+    return pasted(words_of(key))
+
+
+def _cut(key: Key) -> str:
+    """The same, not too long for a line."""
+    text, most = _shown(key), min(_KEY_SHOWN, width() - _LABELS)
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _rule(name: str) -> str:
+    """The rule as a command takes it."""
+    return pasted([text_word(name)])
 
 
 def _tokens(thousandths: int) -> str:
