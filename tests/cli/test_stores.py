@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 
 import pytest
 
@@ -161,6 +162,35 @@ def test_keys_are_reset(run: Run, address: str):
     with Limiter(POLICY, store=address) as limiter:
         left = limiter.peek({"org": "globex", "user": "ann"})
         assert [outcome.remaining for outcome in left.outcomes] == [17, 5, 991]
+
+
+def test_a_misspelt_rule_resets_nothing(run: Run, address: str):
+    """It is said that there is no such rule, and which was meant; with --json on standard error alone."""
+    for words in (["acme"], ["--all"], ["--prefix", "a"]):
+        ran = run("keys", "reset", "--store", address, "organisation", *words)
+        assert (ran.code, ran.out) == (1, "")
+        assert "no key of a rule organisation; did you mean organization?" in ran.err
+    told = run("keys", "reset", "--store", address, "zzz", "--all", "--json")
+
+    assert (told.code, json.loads(told.out)) == (1, {"reset": 0})
+    assert "the rules that are known are everyone, organization and user" in told.err
+    assert run("keys", "reset", "--store", address, "organization", "nobody").out.startswith("0 keys")
+
+
+def test_an_empty_store_has_no_rules(run: Run, valkey: RedisLike):
+    """Where nothing is held at all, that is what is said."""
+    assert "it holds no keys at all" in run("keys", "reset", "--store", valkey.url, "user", "--all").err
+
+
+def test_rules_of_a_file_are_known(run: Run, address: str, write: Callable[[str], str]):
+    """A rule of the file of which nothing is held is reset to no effect; others are told its names."""
+    file = write("  - {name: tenant, by: [org], limit: {algorithm: token_bucket, capacity: 5, rate: 1/s}}")
+    known = run("keys", "reset", "--store", address, "tenant", "--all", "--config", file)
+    misspelt = run("keys", "reset", "--store", address, "tennant", "--all", "--config", file)
+
+    assert (known.code, known.out) == (0, "0 keys of tenant reset\n")
+    assert misspelt.code == 1
+    assert "did you mean tenant?" in misspelt.err
 
 
 def test_what_to_reset_must_be_said(run: Run):

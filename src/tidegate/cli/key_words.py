@@ -5,7 +5,7 @@
     bytes:00ff      bytes, in hexadecimal
     none:           an absent value
     all:            the key that all share (by=()); it stands alone
-    text:...         a text with escapes as in Python, for what cannot be printed or looks like the others
+    text:...        a text with escapes as in Python, for what cannot be printed or looks like the others
     raw:7432...     a whole key as stores keep it, in hexadecimal: with tuples in it, or not made by us
 
 A key of several values is several words, in the order of `by`. What a shell would not take as it is, is

@@ -12,11 +12,12 @@ from tidegate.cli.terminal import complain, say, say_json, width
 from tidegate.core.keys import Key, key_of, values_of
 from tidegate.core.level import Level
 from tidegate.errors import InvalidKey, StoreError
+from tidegate.nearest import nearest
 from tidegate.stores import inspection
 from tidegate.stores.inspection import KeyHeld
 from tidegate.stores.opening import open_store
 from tidegate.units import MILLI
-from tidegate.words.typeset import labelled, number, paragraph, span, table
+from tidegate.words.typeset import labelled, listed, number, paragraph, span, table
 
 _KEY_SHOWN = 60
 _BITS_IN_JSON = 4_096
@@ -24,6 +25,7 @@ _BITS_IN_JSON = 4_096
 _LABELS = 10
 """What stands before a key in a line of its own."""
 _PAGE = 500
+_RULES_SHOWN = 10
 _MARKS = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
 
 
@@ -76,17 +78,22 @@ def keys_reset(arguments: Namespace) -> int:
     if bool(arguments.values) == (arguments.prefix is not None or arguments.all):
         raise StoreError("say what to reset: the values of one key, or --prefix TEXT, or --all of the rule")
     rule, key = text_in(arguments.rule), key_in(arguments.values)
+    configured = _rules_in(arguments.config)
     with closing(open_store(arguments.store)) as store:
         if arguments.values:
             count = int(inspection.show_key(store, rule, key) is not None)
             store.forget([(rule, key)])
         else:
             count = inspection.reset_keys(store, rule, arguments.prefix or "")
+        held = inspection.rules_held(store, rule) if not count and rule not in configured else ()
+    is_known = bool(count) or rule in configured or rule in held
     if arguments.json:
         say_json({"reset": count})
-    else:
+    elif is_known:
         say(f"{count:,} key{'' if count == 1 else 's'} of {_rule(rule)} reset")
-    return 0
+    if not is_known:
+        complain(_no_such_rule(rule, sorted({*configured, *held})))
+    return 0 if is_known else 1
 
 
 def store_init(arguments: Namespace) -> int:
@@ -117,6 +124,25 @@ def store_check(arguments: Namespace) -> int:
         lines += [*([""] if lines else []), where, *labelled(rows, width(), indent="  ")]
     say("\n".join(lines))
     return 0 if is_usable else 1
+
+
+def _rules_in(path: str | None) -> list[str]:
+    """The rules of a policy's file, if one is named."""
+    if path is None:
+        return []
+    from tidegate.config import load  # here, for it needs more than Python alone
+
+    return [rule.name for rule in load(path).policy]
+
+
+def _no_such_rule(rule: str, known: list[str]) -> str:
+    close = nearest(rule, known)
+    some = [_rule(name) for name in known[:_RULES_SHOWN]]
+    more = len(known) - len(some)
+    others = listed(some + [f"{more:,} more"] * bool(more))
+    way_out = f"the rules that are known are {others}" if others else "it holds no keys at all"
+    way_out = f"did you mean {_rule(close)}?" if close else way_out
+    return f"nothing was reset: the store holds no key of a rule {_rule(rule)}; {way_out}"
 
 
 def _row(held: KeyHeld) -> tuple[str, str, str, str, str]:

@@ -69,6 +69,9 @@ def keys(group: Any) -> None:
     made.add_argument("values", nargs="*", metavar="VALUE", help=f"the values of one key; {_VALUES}")
     made.add_argument("--prefix", metavar="TEXT", help="all keys whose first value begins with it")
     made.add_argument("--all", action="store_true", help="all keys of the rule")
+    made.add_argument(
+        "--config", metavar="CONFIG", help="the policy's file: its rules are known, held or not"
+    )
 
 
 def store(group: Any) -> None:

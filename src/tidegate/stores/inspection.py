@@ -6,7 +6,7 @@ How it is answered stands beside each store, in its files check.py and browse.py
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
@@ -109,6 +109,12 @@ def reset_keys(store: Any, rule: str, prefix: str = "") -> int:
     """Make all such keys fresh; how many were held."""
     count: int = _beside(store, "browse").reset_keys(store, rule, prefix or None)
     return count
+
+
+def rules_held(store: Any, wanted: str) -> Collection[str]:
+    """The rules of which keys are held, `wanted` among them if it is one. A large store is read in part."""
+    found: Collection[str] = _beside(store, "browse").rules_held(store, wanted)
+    return found
 
 
 def _beside(store: Any, name: str) -> Any:

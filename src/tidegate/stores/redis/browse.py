@@ -12,6 +12,7 @@ a single bucket that is too large is divided by the order of the names in it, an
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tidegate.core.keys import Key
@@ -32,6 +33,8 @@ STEP_MOST = 1_000
 COUNT_LEAST = 10
 """A step costs a round trip, so it looks at a few keys even where room for one is left."""
 FORGOTTEN_AT_ONCE = 100
+PAGES_MOST = 100
+"""So many pages are looked through for the names of rules."""
 VALUE_BYTES_MOST = 192
 
 
@@ -125,6 +128,16 @@ def every_key(store: RedisStore, rule: str | None = None, key_prefix: str | None
         cursor = page.cursor
         if cursor is None:
             return
+
+
+def rules_held(store: RedisStore, wanted: str) -> set[str]:
+    """The rules of which keys are held; no others once `wanted` is found, or after `PAGES_MOST` pages."""
+    found: set[str] = set()
+    for page in islice(every_key(store), PAGES_MOST):
+        found.update(rule for rule, _ in page.keys)
+        if wanted in found:
+            break
+    return found
 
 
 def show_key(store: RedisStore, rule: str, key: Key) -> Shown | None:
