@@ -76,6 +76,17 @@ def test_a_long_list_goes_on_where_it_ended(run: Run, address: str):
     assert len(seen) == 7
 
 
+def test_a_slow_rate_is_shown(run: Run, address: str):
+    """One an hour is one an hour, and not 0 a second; a rate of 0 is told as it is."""
+    shown = run("keys", "show", "--store", address, "organization", "acme")
+    with Limiter(Policy([Rule("once", TokenBucket(5, "0/s"))]), store=address) as limiter:
+        limiter.hit({})
+    never = run("keys", "show", "--store", address, "once", "all:")
+
+    assert "a level: capacity 20, drained at 1 an hour" in shown.words
+    assert "a level: capacity 5, never drained" in never.words
+
+
 def test_what_is_listed_can_be_pasted_back(run: Run, address: str):
     """Numbers, bytes, absent values, tuples, odd texts: as printed they are shown, and made fresh."""
     odd = [42, "42", b"\x00\xff", None, "-x", "a  b", "int:7", "é'", ("t", ("u", 1)), "long " * 50]

@@ -17,6 +17,7 @@ from tidegate.stores import inspection
 from tidegate.stores.inspection import KeyHeld
 from tidegate.stores.opening import open_store
 from tidegate.units import MILLI
+from tidegate.words.phrases import pace_words
 from tidegate.words.typeset import labelled, listed, number, paragraph, span, table
 
 _KEY_SHOWN = 60
@@ -177,8 +178,8 @@ def _lines(held: KeyHeld) -> list[tuple[str, str]]:
 
 def _limit(law: Any) -> str:
     if isinstance(law, Level):
-        per_s = Fraction(law.p * 1_000_000, law.q)
-        return f"a level: capacity {_tokens(law.capacity)}, drained at {number(per_s)} a second"
+        drained = f"drained at {pace_words(Fraction(law.p, law.q))}" if law.p else "never drained"
+        return f"a level: capacity {_tokens(law.capacity)}, {drained}"
     kind = {"Fixed": "a fixed window", "Sliding": "two weighed windows", "Log": "a sliding log"}
     return f"{kind.get(type(law).__name__, 'a limit')}: at most {_tokens(law.capacity)}"
 
