@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +17,7 @@ from tests.servers.redis_like import RedisLike
 from tests.shared.stores import ADDRESSES, at_ease
 from tidegate import FixedWindow, Limiter, Policy, Rule, SlidingLog, TokenBucket, open_store
 
+ROOT = Path(__file__).resolve().parents[2]
 POLICY = Policy(
     [
         Rule("organization", TokenBucket(20, "1 per 1 h"), by=("org",)),
@@ -251,6 +256,32 @@ def test_a_server_that_is_away(run: Run):
     assert "ERROR" in checked.out
     assert listed.err.startswith("tidegate keys: ")
     assert "sesame" not in checked.out + checked.err + listed.out + listed.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["keys", "list"], ["keys", "show", "user", "acme"], ["keys", "reset", "user", "acme"]),
+        *(["conformance", "--tables", "token_bucket"], ["store", "init", "--full"]),
+    ],
+)
+def test_what_is_wrong_is_said_once(words: list[str]):
+    """One line on standard error names the store and the reason, and the log is silent; the code is 2."""
+    gone = "redis://:sesame@127.0.0.1:1/0"
+    named = [gone] if words[0] == "store" else ["--store", gone]
+    ran = subprocess.run(
+        [sys.executable, "-m", "tidegate", *words, *named],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith(
+        f"tidegate {words[0]}: redis://***@127.0.0.1:1/0 gives no usable answer (connection)"
+    )
 
 
 def test_a_store_in_a_process_has_nothing_to_show(run: Run):
