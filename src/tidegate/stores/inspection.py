@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from tidegate.core.keys import Key
 from tidegate.core.limits import TokenBucket
 from tidegate.core.outcome import Charge
-from tidegate.errors import StoreError
+from tidegate.errors import StoreError, StoreUnavailable
 
 _SLOW_US = 5_000_000
 
@@ -80,6 +80,25 @@ def check(store: Any) -> Sequence[Finding]:
     """Look at the server: version, clock, round trip, what it may lose. Writes nothing that stays."""
     found: Sequence[Finding] = _beside(store, "check").check(store)
     return found
+
+
+def first_look(store: Any, *, strict: bool, within_us: int) -> None:
+    """Ask once whether the server can be used, for strict rules too where there are some. Charges nothing.
+
+    Raises StoreUnavailable where it gives no usable answer, and StoreError for what waiting does not mend,
+    which a password that it does not know is too. Takes `within_us` and as long again at most.
+    """
+    look = Charge("tidegate", "look", TokenBucket(1, "1/s"), 0, strict=strict)
+    try:
+        store.decide([look], take=False, deadline_us=within_us)
+        beside = _beside(store, "check")
+        reason = beside.reason_not_to_be_strict(store, within_us) if strict else None
+    except StoreUnavailable as error:
+        if error.cause != "authentication":
+            raise
+        raise StoreError(str(error)) from error
+    if reason is not None:
+        raise StoreError(reason)
 
 
 def list_keys(
