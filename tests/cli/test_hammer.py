@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.running import Run
-from tests.store_tools.broken import Generous
+from tests.store_tools.broken import Generous, Late
 from tidegate.cli import on_stores
 from tidegate.testing.hammer import hammer
 
@@ -31,7 +31,7 @@ def test_what_is_printed(run: Run):
     ran = run("hammer", "--seconds", "0.2", "--capacity", "10", "--rate", "100/s", "--cost", "2.5")
 
     assert ran.code == 0
-    assert "memory, asked by 1 process with 8 threads for 0.2" in ran.words
+    assert "memory, asked by 1 process with 8 threads for 0." in ran.words
     assert "State in memory:// lives in one process" in ran.words
     assert "ok        yes: lower <= admitted <= upper\n" in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -47,6 +47,22 @@ def test_a_store_that_admits_too_much(run: Run, monkeypatch: pytest.MonkeyPatch)
 
     assert ran.code == 1
     assert "ok        NO\n" in ran.out
+
+
+@pytest.mark.real_time
+def test_missed_calls_are_told(run: Run, monkeypatch: pytest.MonkeyPatch):
+    """How many there were, and what they mean for the bound below; the verdict is not theirs."""
+    monkeypatch.setattr(
+        on_stores, "run_hammer", lambda url, **how: hammer(url, opener=lambda _: Late(30), **how)
+    )
+    how = ("hammer", "--store", "redis://late", "--seconds", "0.2", "--processes", "1")
+    ran, told = run(*how, columns=120), json.loads(run(*how, "--json").out)
+
+    assert ran.code == 0
+    assert "missed    30 calls had no answer in time: charged or not" in ran.out
+    assert "capacity + rate x T - (2 + 30 missed) x cost" in ran.out
+    assert "yes: lower <= admitted <= upper, with 30 calls missed" in ran.out
+    assert (told["missed"], told["calls"]) == (30, told["refused"] + told["admitted"] + 30)
 
 
 @pytest.mark.parametrize(

@@ -296,13 +296,13 @@ def test_a_broken_policy_does_not_flood_the_log(caplog: pytest.LogCaptureFixture
     assert 1 <= caplog.text.count("ZeroDivisionError") <= 30
 
 
-class Down:
-    """A store that cannot be reached."""
+class Refusing:
+    """A store that answers that it must not be used so."""
 
-    name = "down"
+    name = "refusing"
 
     def decide(self, *_: object, **__: object) -> list[Outcome]:
-        raise StoreError("connection to 10.0.0.7 lost")
+        raise StoreError("redis at 10.0.0.7 may forget what strict rules have charged")
 
     adjust = forget = decide
 
@@ -310,13 +310,17 @@ class Down:
         pass
 
 
-def test_a_store_that_does_not_answer_is_a_503():
-    """What a store raises is neither an admission nor told outside: 503, counted as the store's."""
-    app = App(Limiter(Rule("org", TokenBucket(20, "5/s"), by=("org",)), store=Down()))  # type: ignore[arg-type]  # it answers nothing
+def test_a_store_that_refuses_is_a_503(caplog: pytest.LogCaptureFixture):
+    """It is neither an admission nor told outside, and not said to be silent: the log says what is wrong."""
+    app = App(Limiter(Rule("org", TokenBucket(20, "5/s"), by=("org",)), store=Refusing()))  # type: ignore[arg-type]  # it answers nothing
 
     reply = decide(app, {"attributes": {"org": "a"}})
-    assert (reply.status, reply.detail) == (503, "The store does not answer.")
+    assert (reply.status, reply.detail) == (
+        503,
+        "The store cannot be used as it is; the log of this server says why.",
+    )
     assert samples(app)["tidegate_failures_total", "store"] == 1
+    assert "may forget what strict rules have charged" in caplog.text
 
 
 def test_one_request_may_be_spread_over_messages():

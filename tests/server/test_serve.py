@@ -7,12 +7,15 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.server.asked import samples_in
 from tests.server.running import launched, server
+from tests.servers.postgres import Database
+from tests.servers.redis_like import RedisLike
 from tidegate import Policy, Rule, TokenBucket
 from tidegate.server.serve import exposure, first_refused
 from tidegate.server.settings import Settings
@@ -283,3 +286,88 @@ rules:
             assert waiting.recv(65_536).startswith(b"HTTP/1.1 200 OK")
         assert running.process.wait(30) == 0
         assert "Traceback" not in running.complaints()
+
+
+SHARED = """\
+version: 1
+store: {{url: "{url}", deadline: 2s}}
+rules:
+  - name: cap
+    by: [address]
+    limit: {{algorithm: token_bucket, capacity: 3, rate: 0/s}}
+    {more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "url", "more", "said"),
+    [
+        (
+            {"save": "3600 1"},
+            "redis://127.0.0.1:{}/0",
+            "strict: true",
+            "may forget what strict rules have charged: save is '3600 1'",
+        ),
+        ({"requirepass": "right"}, "redis://:wrong@127.0.0.1:{}/0", "", "invalid username-password pair"),
+        ({"requirepass": "right"}, "redis://127.0.0.1:{}/0", "", "Authentication required"),
+    ],
+)
+def test_a_store_that_refuses_us_is_a_failure_to_start(
+    options: dict[str, str],
+    url: str,
+    more: str,
+    said: str,
+    own_redis: Callable[..., RedisLike],
+    tmp_path: Path,
+):
+    """What waiting does not mend ends the process with code 2 and one line, before anything listens."""
+    there = own_redis(**options)
+    path = written(tmp_path, SHARED.format(url=url.format(there.port), more=more))
+    with launched(tmp_path, path) as running:
+        assert running.process.wait(30) == 2
+        (line,) = running.complaints().splitlines()
+        assert said in line
+        assert "does not answer" not in line
+        assert "wrong" not in line
+        assert running.process.stdout is not None
+        assert running.process.stdout.read() == b""
+
+
+def test_a_schema_that_is_not_there_is_a_failure_to_start(database: Database, tmp_path: Path):
+    """The line says how to make it."""
+    with launched(tmp_path, written(tmp_path, SHARED.format(url=database.url, more=""))) as running:
+        assert running.process.wait(30) == 2
+        (line,) = running.complaints().splitlines()
+        assert "run: tidegate store init URL" in line
+
+
+def test_strict_rules_are_served_where_nothing_is_forgotten(
+    own_redis: Callable[..., RedisLike], tmp_path: Path
+):
+    """Neither a server that keeps what it says, nor one whose losses are accepted, is complained of."""
+    for options, query in (({}, ""), ({"save": "3600 1"}, "?may_forget=yes")):
+        there = own_redis(**options)
+        there.command("SET", "tidegate:epoch", 0)
+        path = written(tmp_path, SHARED.format(url=there.url + query, more="strict: true"))
+        with server(tmp_path, path) as running:
+            assert running.get("/auth")[0] == 200
+            assert running.stop() == 0
+            assert running.complaints() == ""
+
+
+def test_a_store_that_is_away_is_a_warning(own_redis: Callable[..., RedisLike], tmp_path: Path):
+    """Serving begins, outage rules decide, and when the store is back it decides."""
+    there = own_redis()
+    there.stop()
+    path = written(tmp_path, SHARED.format(url=there.url, more="on_outage: open"))
+    with server(tmp_path, path) as running:
+        (line,) = running.complaints().splitlines()
+        assert "gives no usable answer (connection)" in line
+        assert "outage rules decide until it is back" in line
+        assert [running.get("/auth")[0] for _ in range(5)] == [200] * 5
+        there.start()
+        until_s = time.monotonic() + 30
+        while running.get("/auth")[0] != 429:
+            assert time.monotonic() < until_s, running.complaints()
+            time.sleep(0.02)
+        assert running.stop() == 0

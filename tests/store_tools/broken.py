@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from tidegate.core.outcome import Charge, Outcome
+from tidegate.errors import StoreUnavailable
 from tidegate.stores.memory import MemoryStore
+from tidegate.testing import DistantStore
 
 
 class Forgiving(MemoryStore):
@@ -35,6 +38,40 @@ class Generous(MemoryStore):
             return outcomes
         self._refusals += 1
         return [outcome._replace(allowed=not self._refusals % 10) for outcome in outcomes]
+
+
+class Late(DistantStore):
+    """Charges the first so many calls, and loses its answers to them."""
+
+    def __init__(self, losing: int) -> None:
+        super().__init__()
+        self._losing = count(losing, -1)
+        self.decide_twice = False
+        """Whether what is lost was charged twice, as no store may do."""
+
+    def decide(
+        self,
+        charges: Sequence[Charge],
+        now_us: int | None = None,
+        *,
+        take: bool = True,
+        deadline_us: int | None = None,
+    ) -> list[Outcome]:
+        """Decide, and say nothing of it at first."""
+        outcomes = super().decide(charges, now_us, take=take)
+        if next(self._losing) > 0:
+            if self.decide_twice:
+                super().decide(charges, now_us, take=take)
+            raise StoreUnavailable("no answer came in time", "deadline")
+        return outcomes
+
+
+class Away(DistantStore):
+    """Gives no answer, ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = True
 
 
 class OneByOne(MemoryStore):

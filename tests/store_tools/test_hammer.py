@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.promptness import best_s
-from tests.store_tools.broken import Generous
-from tidegate import StoreError
+from tests.store_tools.broken import Away, Generous, Late
+from tidegate import StoreError, StoreUnavailable
 from tidegate.stores.memory import MemoryStore
 from tidegate.testing.hammer import hammer
 
@@ -51,6 +51,36 @@ def test_a_generous_store_is_found():
 
     assert not result.ok
     assert result.admitted > result.upper
+
+
+@pytest.mark.real_time
+def test_calls_that_were_missed_may_have_been_charged():
+    """The bound below is lower by just what they would have taken; they are neither admitted nor refused."""
+    plain = hammer("late://", threads=2, seconds=0.3, rate="1/h", opener=lambda _: Late(0))
+    result = hammer("late://", threads=2, seconds=0.3, rate="1/h", opener=lambda _: Late(30))
+
+    assert (plain.missed, plain.admitted) == (0, 100)
+    assert (result.missed, result.admitted, result.ok) == (30, 70, True)
+    assert result.calls == result.refused + result.missed + result.admitted
+    assert plain.lower - result.lower == pytest.approx(30, abs=0.01)
+
+
+@pytest.mark.real_time
+def test_too_little_is_found_among_missed_calls():
+    """Missed calls excuse what they may have taken, and no more."""
+    late = Late(30)
+    late.decide_twice = True
+    result = hammer("late://", threads=2, seconds=0.3, rate="1/h", opener=lambda _: late)
+
+    assert (result.missed, result.admitted) == (30, 40)
+    assert not result.ok
+
+
+@pytest.mark.real_time
+def test_a_store_that_answers_nothing():
+    """Then there is no verdict at all: the reason is raised."""
+    with pytest.raises(StoreUnavailable, match="is away"):
+        hammer("late://", seconds=0.05, opener=lambda _: Away())
 
 
 @pytest.mark.real_time

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # From the bottom up. Each level is a tuple of groups; each group is a tuple of modules or packages.
 LEVELS: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("tidegate.errors", "tidegate.units"),),
+    (("tidegate.errors", "tidegate.units"), ("tidegate.nearest",)),
     (("tidegate.core",),),
     (
         ("tidegate.clock",),

@@ -11,7 +11,7 @@ from tidegate.core.limits import Limit
 from tidegate.units import Rate
 from tidegate.words.describe import describe, text
 from tidegate.words.homes import embedded, on_network
-from tidegate.words.phrases import budget_of, costs, matching, plainly, rate_words
+from tidegate.words.phrases import budget_of, costs, matching, pace_words, plainly, rate_words
 
 LIMIT = TokenBucket(20, "5/s")
 
@@ -36,6 +36,28 @@ def rule(**more: object) -> Rule:
 def test_a_rate(rate: str, said: str):
     """A rate is said the way it was written."""
     assert rate_words(Rate.parse(rate)) == said
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        ("5/s", "5 a second"),
+        ("2.5/s", "2.5 a second"),
+        ("300 per 5 min", "1 a second"),
+        ("5/min", "5 a minute"),
+        ("0.5/s", "30 a minute"),
+        ("1/h", "1 an hour"),
+        ("100000/day", "100,000 a day"),
+        ("1/day", "1 a day"),
+        ("10/week", "10 a week"),
+        ("1 per 30 days", "1 per 30 days"),
+        ("10 per 7s", "about 1.428 a second"),
+        ("7 per 9 days", "about 5.444 a week"),
+    ],
+)
+def test_a_pace(rate: str, said: str):
+    """What is only known by the microsecond is said in the unit in which it can be read, never as 0."""
+    assert pace_words(Rate.parse(rate).per_microsecond) == said
 
 
 @pytest.mark.parametrize(

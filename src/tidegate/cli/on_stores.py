@@ -19,6 +19,7 @@ from tidegate.testing.report import Difference, Report
 from tidegate.testing.traces import run_traces
 from tidegate.words.typeset import labelled, listed
 
+_MISSED = "{} had no answer in time: charged or not, and neither admitted nor refused"
 _NOTHING_RUN = Report(0, 0, ())
 
 
@@ -96,9 +97,11 @@ def _hammered_lines(result: Hammered) -> list[str]:
     alone = ""
     if result.store == "memory":
         alone = ". State in memory:// lives in one process: these threads share it, other processes would not"
-    lower = "capacity + rate x T - 2 x cost, T from the first refusal to the last"
+    spread = f"(2 + {result.missed:,} missed)" if result.missed else "2"
+    lower = f"capacity + rate x T - {spread} x cost, T from the first refusal to the last"
     if not result.saturated:
         lower = "no bound: demand did not saturate the limit; ask with more threads, or lower the rate"
+    missed = f", with {_counted(result.missed, 'call')} missed" if result.missed else ""
     upper = "capacity + rate x T, T from before the first call to after the last"
     pace = f"{result.calls / (result.seconds or 1):,.0f} a second"
     rows = [
@@ -108,11 +111,12 @@ def _hammered_lines(result: Hammered) -> list[str]:
             "calls",
             f"{result.calls:,} of cost {result.cost:,.10g} on one key ({pace}), {result.refused:,} refused",
         ),
+        *([("missed", _MISSED.format(_counted(result.missed, "call")))] if result.missed else []),
         ("admitted", f"{result.admitted:,.3f}"),
         ("lower", f"{result.lower:,.3f} ({lower})"),
         ("upper", f"{result.upper:,.3f} ({upper})"),
         *(("error", error) for error in result.errors),
-        ("ok", "yes: lower <= admitted <= upper" if result.ok else "NO"),
+        ("ok", f"yes: lower <= admitted <= upper{missed}" if result.ok else f"NO{missed}"),
     ]
     return labelled(rows, width())
 

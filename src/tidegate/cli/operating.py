@@ -9,6 +9,8 @@ from typing import Any
 from tidegate.cli import on_keys, readers
 from tidegate.cli.layout import layout, wrapped
 
+_VALUES = "int:42, bytes:00ff and none: are what they say, all: is the key that all share"
+
 
 def keys(group: Any) -> None:
     """Add the commands about keys: list, show, reset."""
@@ -46,10 +48,14 @@ def keys(group: Any) -> None:
         on_keys.keys_show,
         "show what is held of one key",
         "--store redis://localhost:6379/0 organization acme",
+        "--store redis://localhost:6379/0 account int:42",
     )
     made.add_argument("rule", metavar="RULE", help="the rule")
     made.add_argument(
-        "values", nargs="*", metavar="VALUE", help="the values of its attributes, in the order of `by`"
+        "values",
+        nargs="*",
+        metavar="VALUE",
+        help=f"the values of its attributes, in the order of `by`; {_VALUES}",
     )
 
     made = action(
@@ -60,9 +66,12 @@ def keys(group: Any) -> None:
         "--store redis://localhost:6379/0 organization --prefix ac",
     )
     made.add_argument("rule", metavar="RULE", help="the rule")
-    made.add_argument("values", nargs="*", metavar="VALUE", help="the values of one key")
+    made.add_argument("values", nargs="*", metavar="VALUE", help=f"the values of one key; {_VALUES}")
     made.add_argument("--prefix", metavar="TEXT", help="all keys whose first value begins with it")
     made.add_argument("--all", action="store_true", help="all keys of the rule")
+    made.add_argument(
+        "--config", metavar="CONFIG", help="the policy's file: its rules are known, held or not"
+    )
 
 
 def store(group: Any) -> None:

@@ -24,9 +24,10 @@ from tidegate.config.settings import (
 )
 from tidegate.config.store_settings import StoreField, StoreSettings
 from tidegate.config.tables import Table, check, key, reads, schema_of
-from tidegate.config.values import nearest, refused, shown
+from tidegate.config.values import refused, shown
 from tidegate.core.policy import RULES_MOST, Policy
 from tidegate.errors import ConfigError, PolicyError, Problem
+from tidegate.nearest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

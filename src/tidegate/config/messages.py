@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tidegate.config.values import RefusedError, nearest, shown
+from tidegate.config.values import RefusedError, shown
+from tidegate.nearest import nearest
 
 _OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "burst": ("capacity",),

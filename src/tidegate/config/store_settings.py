@@ -27,6 +27,7 @@ from tidegate.config.tables import (
     wrong_at,
 )
 from tidegate.manner import DEADLINE_US_LEAST, DEADLINE_US_MOST
+from tidegate.nearest import nearest
 from tidegate.stores.opening import OPTIONS, Text, Whole, Word, kind_of, shown
 from tidegate.units import duration_text, duration_us
 
@@ -160,7 +161,7 @@ def _unpacked(url: str, stated: dict[str, Any], on_outage: OnOutageByDefault) ->
     asked: dict[str, Any] = {}
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         if name not in kind.options and (in_process or name in OPTIONS):
-            close = values.nearest(name, kind.options)
+            close = nearest(name, kind.options)
             way_out = f"did you mean {close!r}?" if close else f"it takes {', '.join(kind.options)}"
             raise ValueError(f"the store's address has the option {name!r}; {way_out}")
         if name in stated or name in asked:

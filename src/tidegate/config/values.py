@@ -8,11 +8,11 @@ whoever reports it.
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config.places import UNREADABLE
+from tidegate.nearest import nearest
 from tidegate.units import Rate, duration_us, milli
 
 if TYPE_CHECKING:
@@ -61,12 +61,6 @@ def refused(value: object, way_out: str) -> ValueError:
     if isinstance(value, dict) and "env" in value:
         way_out = f"the environment is read for addresses and secrets only. Here {way_out}"
     return RefusedError(value, way_out)
-
-
-def nearest(word: object, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, None if none is close."""
-    close = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6) if isinstance(word, str) else []
-    return close[0] if close else None
 
 
 def either(words: Iterable[str]) -> str:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from tidegate.core.hooks import is_async
 from tidegate.core.limits import LeakyQueue, TokenBucket
 from tidegate.core.policy import Policy
-from tidegate.errors import ConfigError, CostError, InvalidKey, StoreError
+from tidegate.errors import ConfigError, CostError, InvalidKey, StoreError, StoreUnavailable
 from tidegate.http.guard import Guard
 from tidegate.limiter import AsyncLimiter, Limiter
 from tidegate.server.answers import Answer, ProblemError, encoded, json_answer, made, shown
@@ -272,9 +272,14 @@ class App:
             return ProblemError(400, f"{error}.")
         if isinstance(error, CostError) and cost != int(cost):  # a log counts whole tokens
             return ProblemError(400, f"{error}.")
-        if isinstance(error, StoreError):
+        if isinstance(error, StoreUnavailable):
             self._complain("the store did not answer")
             return ProblemError(503, "The store does not answer.", cause="store")
+        if isinstance(error, StoreError):
+            self._complain("the store cannot be used as it is")
+            return ProblemError(
+                503, "The store cannot be used as it is; the log of this server says why.", cause="store"
+            )
         self._complain("a cost or override function of the policy failed")
         return ProblemError(500, "The policy could not be applied to this request.", cause="policy")
 

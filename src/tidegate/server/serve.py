@@ -1,8 +1,9 @@
 """`tidegate serve`: from a configuration file to a running server, and what it says meanwhile.
 
-What cannot work is told before anything listens: a bad file (exit code 2, all its problems listed), an
-address that is taken (exit code 1). Once it runs, a bad file changes nothing: what was in force stays.
-Results go to standard output, complaints to standard error.
+What cannot work is told before anything listens: a bad file (exit code 2, all its problems listed), a store
+that refuses us (exit code 2), an address that is taken (exit code 1). A store that is merely away is a
+warning, for what is decided without it is the rules' own choice. Once it runs, a bad file changes nothing:
+what was in force stays. Results go to standard output, complaints to standard error.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import socket
 import sys
+from contextlib import closing
 from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL
 from functools import partial
 from ipaddress import ip_address
@@ -19,13 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config import Config, Reloader, load
-from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors import ConfigError, StoreError, StoreUnavailable, TidegateError
 from tidegate.http.attributes import Request
 from tidegate.limiter import AsyncLimiter, Limiter
 from tidegate.server.app import App
 from tidegate.server.listen import Hangups, listen
 from tidegate.server.settings import Settings
-from tidegate.stores.opening import kind_of
+from tidegate.stores.inspection import first_look
+from tidegate.stores.opening import kind_of, open_store
 from tidegate.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ EXAMPLE: Final = Path(__file__).with_name("example.yaml")
 """The policy that is served when no file is named."""
 
 _BACKLOG = 2048
+_LOOK_US = 1_000_000
 
 
 def run(config_path: str | None, *, host: str | None = None, port: int | None = None) -> int:
@@ -53,6 +57,7 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
     try:
         config = load(config_path if config_path is not None else EXAMPLE)
         settings = Settings.of(config)
+        away = _looked_at(config)
         limiter = limiter_of(config)
     except ConfigError as error:
         _complain(f"the configuration cannot be used:\n{error}")
@@ -60,7 +65,7 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
     except TidegateError as error:
         _complain(f"{config_path} cannot be put in force: {error}")
         return BAD_CONFIGURATION
-    for warning in config.warnings:
+    for warning in (*config.warnings, *([away] if away else [])):
         _complain(str(warning))
     try:
         at = _bound(host or config.server.host, config.server.port if port is None else port)
@@ -87,6 +92,30 @@ def limiter_of(config: Config) -> Limiter | AsyncLimiter:
         on_outage=config.store.on_outage,
         workers=config.server.workers,
     )
+
+
+def _looked_at(config: Config) -> str | None:
+    """Look once whether the store can be used: what is to be said if it is away; None if all is well.
+
+    Raises StoreError for what waiting does not mend. Nobody is being served yet, so this may block a moment.
+    """
+    kind = kind_of(config.store.address)
+    if kind is None or kind.maker is None:
+        return None
+    strict = any(rule.strict and rule.limit is not None for rule in config.policy)
+    log = logging.getLogger("tidegate.store")
+    was_disabled, log.disabled = log.disabled, True  # what it would say of an outage is said here
+    try:
+        with closing(open_store(config.store_url)) as store:
+            first_look(store, strict=strict, within_us=_LOOK_US)
+    except StoreUnavailable as error:
+        why = f"{config.store.shown} gives no usable answer ({error.cause}): {error}"
+        return f"{why}; serving begins, and outage rules decide until it is back"
+    except StoreError as error:
+        raise StoreError(f"the store {config.store.shown} cannot be used: {error}") from error
+    finally:
+        log.disabled = was_disabled
+    return None
 
 
 class _Serving:

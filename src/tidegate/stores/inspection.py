@@ -6,14 +6,14 @@ How it is answered stands beside each store, in its files check.py and browse.py
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 from tidegate.core.keys import Key
 from tidegate.core.limits import TokenBucket
 from tidegate.core.outcome import Charge
-from tidegate.errors import StoreError
+from tidegate.errors import StoreError, StoreUnavailable
 
 _SLOW_US = 5_000_000
 
@@ -32,6 +32,7 @@ class KeyHeld(NamedTuple):
     """One key that a store holds. `state` is as core knows it, None if it cannot be read.
 
     `now_us` is the instant of the store's clock; `forgotten_after_us` is None where it is kept for good.
+    `foreign` says what stands in its place, such as "list", where somebody else has written there.
     """
 
     rule: str
@@ -39,6 +40,7 @@ class KeyHeld(NamedTuple):
     state: Any
     now_us: int
     forgotten_after_us: int | None
+    foreign: str | None = None
 
 
 class KeyPage(NamedTuple):
@@ -80,10 +82,29 @@ def check(store: Any) -> Sequence[Finding]:
     return found
 
 
+def first_look(store: Any, *, strict: bool, within_us: int) -> None:
+    """Ask once whether the server can be used, for strict rules too where there are some. Charges nothing.
+
+    Raises StoreUnavailable where it gives no usable answer, and StoreError for what waiting does not mend,
+    which a password that it does not know is too. Takes `within_us` and as long again at most.
+    """
+    look = Charge("tidegate", "look", TokenBucket(1, "1/s"), 0, strict=strict)
+    try:
+        store.decide([look], take=False, deadline_us=within_us)
+        beside = _beside(store, "check")
+        reason = beside.reason_not_to_be_strict(store, within_us) if strict else None
+    except StoreUnavailable as error:
+        if error.cause != "authentication":
+            raise
+        raise StoreError(str(error)) from error
+    if reason is not None:
+        raise StoreError(reason)
+
+
 def list_keys(
     store: Any, rule: str | None = None, prefix: str = "", *, cursor: str | None = None, most: int = 100
 ) -> KeyPage:
-    """Keys of a rule (None: of all) whose first value begins with `prefix`, about `most` at a time."""
+    """Keys of a rule (None: of all) whose first value begins with `prefix`, at most `most` at a time."""
     page = _beside(store, "browse").list_keys(store, rule, prefix or None, cursor=cursor, most=most)
     return KeyPage(page.keys, page.cursor)
 
@@ -93,6 +114,8 @@ def show_key(store: Any, rule: str, key: Key) -> KeyHeld | None:
     held = _beside(store, "browse").show_key(store, rule, key)
     if held is None:
         return None
+    if held.foreign is not None:
+        return KeyHeld(rule, key, None, 0, held.forgotten_after_us(0), held.foreign)
     look = Charge(rule, key, TokenBucket(1, "1/s"), 0)
     now_us = store.decide([look], take=False, deadline_us=_SLOW_US)[0].now_us
     state = held.core_state
@@ -105,6 +128,12 @@ def reset_keys(store: Any, rule: str, prefix: str = "") -> int:
     """Make all such keys fresh; how many were held."""
     count: int = _beside(store, "browse").reset_keys(store, rule, prefix or None)
     return count
+
+
+def rules_held(store: Any, wanted: str) -> Collection[str]:
+    """The rules of which keys are held, `wanted` among them if it is one. A large store is read in part."""
+    found: Collection[str] = _beside(store, "browse").rules_held(store, wanted)
+    return found
 
 
 def _beside(store: Any, name: str) -> Any:

@@ -7,12 +7,13 @@ imported when it is first wanted, with the library that it needs. No message rep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from tidegate.errors import StoreError
+from tidegate.nearest import nearest
 from tidegate.stores.base import Store
 from tidegate.stores.memory import MemoryStore
 
@@ -150,9 +151,7 @@ def _options(kind: Kind, query: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in kind.options:
-            raise StoreError(
-                f"store option {name[:40]!r} is unknown; {kind.called} has {', '.join(kind.options)}"
-            )
+            raise unknown_option(name, kind.called, kind.options)
         if name in options:
             raise StoreError(f"store option {name!r} is given twice")
         options[name] = _read(name, text)
@@ -166,6 +165,15 @@ def _read(name: str, text: str) -> object:
             raise StoreError(f"{name} is {text[:40]!r}; write a whole number of keys, at least {form.least}")
         return int(text)
     return text
+
+
+def unknown_option(name: str, called: str, known: Sequence[str], more: Iterable[str] = ()) -> StoreError:
+    """The error for an option that no such store has. `more` may be meant too, and is not listed."""
+    close = nearest(name, (*known, *more))
+    way_out = f"did you mean {close!r}?" if close else f"{called} has {', '.join(known)}"
+    if more and not close:
+        way_out += ", and what its client library knows"
+    return StoreError(f"store option {name[:40]!r} is unknown; {way_out}")
 
 
 def shown(url: str) -> str:

@@ -6,11 +6,16 @@ all but a cost of the capacity has been admitted, and from then to the last refu
 provided that nobody paused for so long that the key could have become fresh. Without a refusal, or with
 such a pause, demand did not saturate the limit and there is no bound below but 0.
 
+A call that missed its deadline may have been charged or not. So all those may be missing from what was
+admitted, and the lower bound is lower by what they would have taken; and while calls are missed nobody is
+known to ask, so that counts as a pause.
+
 Everything is bounded in time: a worker stops by its own watch, and one that does not is ended.
 """
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import threading
 import time
@@ -22,7 +27,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from tidegate.core.limits import TokenBucket
-from tidegate.errors import StoreError, TidegateError
+from tidegate.errors import StoreError, StoreUnavailable, TidegateError
 from tidegate.limiter import Limiter
 from tidegate.stores.opening import open_store
 
@@ -49,6 +54,8 @@ class Hammered:
     cost: float
     calls: int
     refused: int
+    missed: int
+    """Calls that the store did not answer in time: charged or not, and neither admitted nor refused."""
     admitted: float
     lower: float
     upper: float
@@ -67,6 +74,7 @@ class _Tally(NamedTuple):
 
     calls: int
     allowed: int
+    missed: int
     first_began_ns: int
     last_ended_ns: int
     first_refused_ns: int
@@ -74,6 +82,7 @@ class _Tally(NamedTuple):
     last_refused_ns: int
     """When the last refused call began."""
     longest_pause_ns: int
+    """Between two calls that were answered, at most."""
     error: str = ""
 
 
@@ -122,7 +131,11 @@ def hammer(
             tallies = _hammer_here(work, lambda: None, store)
         else:
             tallies = _hammer_apart(work, processes)
-        Limiter(limit, store=store).reset(work.key)
+        try:
+            Limiter(limit, store=store).reset(work.key)
+        except StoreUnavailable:  # then it stays until it has expired
+            if not any(tally.calls > tally.missed or tally.error for tally in tallies):
+                raise
     return _judged(tallies, work, limit, name, processes)
 
 
@@ -146,7 +159,7 @@ def _hammer_here(work: _Work, ready: Callable[[], object], store: Any) -> list[_
 
 def _hit_until(limiter: Limiter, work: _Work, start: threading.Barrier) -> _Tally:
     hit, key, cost, clock = limiter.hit, work.key, work.cost, time.monotonic_ns
-    calls = allowed = first_refused_ns = last_refused_ns = longest_ns = 0
+    calls = allowed = missed = first_refused_ns = last_refused_ns = longest_ns = silent_since_ns = 0
     try:
         start.wait(_GRACE_S)
         first_began_ns = began_ns = clock()
@@ -155,6 +168,12 @@ def _hit_until(limiter: Limiter, work: _Work, start: threading.Barrier) -> _Tall
             for _ in range(_CALLS_BETWEEN_LOOKS):
                 decision = hit(key, cost)
                 calls += 1
+                if decision.source == "outage":
+                    missed += 1
+                    silent_since_ns = silent_since_ns or began_ns
+                    continue
+                if silent_since_ns:
+                    longest_ns, silent_since_ns = max(longest_ns, clock() - silent_since_ns), 0
                 allowed += decision.allowed
                 if not decision.allowed:
                     first_refused_ns, last_refused_ns = first_refused_ns or clock(), began_ns
@@ -162,12 +181,16 @@ def _hit_until(limiter: Limiter, work: _Work, start: threading.Barrier) -> _Tall
             longest_ns = max(longest_ns, ended_ns - began_ns)
             began_ns = ended_ns
     except (TidegateError, threading.BrokenBarrierError) as error:
-        return _failed(f"{type(error).__name__}: {error}", calls, allowed)
-    return _Tally(calls, allowed, first_began_ns, began_ns, first_refused_ns, last_refused_ns, longest_ns)
+        return _failed(f"{type(error).__name__}: {error}", calls, allowed, missed)
+    if silent_since_ns:
+        longest_ns = max(longest_ns, began_ns - silent_since_ns)
+    return _Tally(
+        calls, allowed, missed, first_began_ns, began_ns, first_refused_ns, last_refused_ns, longest_ns
+    )
 
 
-def _failed(error: str, calls: int = 0, allowed: int = 0) -> _Tally:
-    return _Tally(calls, allowed, 0, 0, 0, 0, 0, error)
+def _failed(error: str, calls: int = 0, allowed: int = 0, missed: int = 0) -> _Tally:
+    return _Tally(calls, allowed, missed, 0, 0, 0, 0, 0, error)
 
 
 def _hammer_apart(work: _Work, processes: int) -> list[_Tally]:
@@ -203,6 +226,7 @@ def _received(receiver: Any, until: float) -> list[_Tally]:
 
 
 def _child(work: _Work, start: Any, sender: Any) -> None:
+    logging.getLogger("tidegate").addHandler(logging.NullHandler())  # what is missed is counted, and told
     try:
         with closing(work.opener(work.url)) as store:
             tallies = _hammer_here(work, lambda: start.wait(_GRACE_S), store)
@@ -217,7 +241,7 @@ def _judged(tallies: list[_Tally], work: _Work, limit: TokenBucket, name: str, p
     """The bounds, and whether what was admitted lies between them."""
     errors = tuple(sorted({tally.error for tally in tallies if tally.error}))
     timed = [tally for tally in tallies if not tally.error]
-    calls, allowed = sum(tally.calls for tally in tallies), sum(tally.allowed for tally in tallies)
+    calls, allowed, missed = (sum(counts) for counts in zip(*(tally[:3] for tally in tallies), strict=True))
     per_ns = limit.rate.per_microsecond / 1_000
     admitted, size = allowed * work.cost, Fraction(limit.capacity)
     began_ns = min((tally.first_began_ns for tally in timed), default=0)
@@ -230,7 +254,7 @@ def _judged(tallies: list[_Tally], work: _Work, limit: TokenBucket, name: str, p
     if saturated:
         first_ns = min(tally.first_refused_ns for tally in refusing)
         last_ns = max(tally.last_refused_ns for tally in refusing)
-        lower = max(lower, size + per_ns * max(0, last_ns - first_ns) - 2 * work.cost)
+        lower = max(lower, size + per_ns * max(0, last_ns - first_ns) - (2 + missed) * work.cost)
     return Hammered(
         store=name,
         processes=processes,
@@ -240,7 +264,8 @@ def _judged(tallies: list[_Tally], work: _Work, limit: TokenBucket, name: str, p
         rate=str(limit.rate),
         cost=float(work.cost),
         calls=calls,
-        refused=calls - allowed,
+        refused=calls - allowed - missed,
+        missed=missed,
         admitted=float(admitted),
         lower=float(lower),
         upper=float(upper),

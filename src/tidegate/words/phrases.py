@@ -11,12 +11,14 @@ from typing import Any
 
 from tidegate.core.limits import FixedWindow, LeakyQueue, Limit, SlidingLog
 from tidegate.core.rule import Rule
-from tidegate.units import MILLI, Rate, decimal_text, duration_text
+from tidegate.units import MILLI, Rate, decimal_text, div_ceil, duration_text, duration_us
 from tidegate.words import figures
 from tidegate.words.typeset import listed, number, span
 
 _UNIT_NAMES = {"1us": "microsecond", "1ms": "millisecond", "1s": "second", "1min": "minute", "1h": "hour"}
 _UNIT_NAMES |= {"1 day": "day", "1 week": "week"}
+_PACES_US = tuple((duration_us(text), _UNIT_NAMES[text]) for text in ("1s", "1min", "1h", "1 day", "1 week"))
+_A_WEEK_MOST = 1_000
 _ROUTES_SHOWN = 12
 _VALUES_SHOWN = 12
 
@@ -31,6 +33,25 @@ def rate_words(rate: Rate) -> str:
     amount = number(rate.tokens) if rate.tokens * MILLI % 1 == 0 else decimal_text(rate.tokens)
     unit = _UNIT_NAMES.get(duration_text(rate.per_us))
     return f"{amount} per {span(rate.per_us)}" if unit is None else f"{amount} {_article(unit)} {unit}"
+
+
+def pace_words(per_us: Fraction) -> str:
+    """What passes in a microsecond, more than nothing, in the unit in which it can be read: "1 an hour".
+
+    That is the shortest in which it is at least 1 and can be written exactly, though nobody counts thousands
+    a week; or else the shortest in which it is at least 1, or how long one takes.
+    """
+    paces = [(per_us * unit_us, unit) for unit_us, unit in _PACES_US]
+    plain = [(amount, unit) for amount, unit in paces if amount >= 1]
+    exact = [
+        (amount, unit)
+        for amount, unit in plain
+        if amount * MILLI % 1 == 0 and (unit != "week" or amount < _A_WEEK_MOST)
+    ]
+    for amount, unit in (*exact[:1], *plain[:1]):
+        about = "" if exact else "about "
+        return f"{about}{number(amount)} {_article(unit)} {unit}"
+    return f"1 per {span(div_ceil(per_us.denominator, per_us.numerator))}"
 
 
 def plainly(limit: Limit) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from tidegate.errors import RateError, StoreError
+from tidegate.stores.opening import unknown_option
 from tidegate.stores.postgres import driver
 from tidegate.units import Duration, duration_text, duration_us
 
@@ -141,10 +142,7 @@ def read_target(target: str, options: Options) -> tuple[Address, Options]:
     seen = set()
     for name, text in said:
         if name not in OURS and name not in known:
-            raise StoreError(
-                f"store option {name[:40]!r} is unknown; a PostgreSQL store has {', '.join(OURS)}, and what "
-                "libpq knows"
-            )
+            raise unknown_option(name, "a PostgreSQL store", OURS, known)
         if name in seen:
             raise StoreError(f"store option {name!r} is given twice")
         seen.add(name)

@@ -28,6 +28,10 @@ ROWS_MOST = 1_000
 STEPS_MOST = 50
 """Steps for one page: where few keys have the prefix, a page may be empty and yet have a cursor."""
 FORGOTTEN_AT_ONCE = 100
+RULES_MOST = 1_000
+
+_BEYOND_ALL_KEYS = b"\xff"
+"""Each key of a rule begins with a letter, and so comes before this."""
 
 _ALGORITHMS = {b"L": "level", b"F": "fixed_window", b"S": "sliding_window", b"G": "sliding_log"}
 
@@ -59,6 +63,11 @@ class StoredState(NamedTuple):
     def is_reset(self) -> bool:
         """Whether all that is known is that the key was made fresh, after what there was had been lost."""
         return self.algorithm == "fresh"
+
+    @property
+    def foreign(self) -> str | None:
+        """None: whatever lies in the tables is ours."""
+        return None
 
     @property
     def core_state(self) -> Any:
@@ -107,6 +116,20 @@ def every_key(store: PostgresStore, rule: str | None = None, key_prefix: str | N
         cursor = page.cursor
         if cursor is None:
             return
+
+
+def rules_held(store: PostgresStore, wanted: str) -> set[str]:
+    """The rules of which keys are held; no others once `wanted` is found, or `RULES_MOST`."""
+    found: set[str] = set()
+    after = b"", b""
+    while wanted not in found and len(found) < RULES_MOST:
+        rows = _listed(store, None, after, 1)
+        if not rows:
+            break
+        ((rule, _),) = rows
+        found.add(rule_in(rule))
+        after = rule, _BEYOND_ALL_KEYS
+    return found
 
 
 def show_key(store: PostgresStore, rule: str, key: Key) -> StoredState | None:

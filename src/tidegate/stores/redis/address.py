@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tidegate.errors import RateError, StoreError
+from tidegate.stores.opening import unknown_option
 from tidegate.units import Duration, duration_text, duration_us
 
 Kind: TypeAlias = Literal["single", "sentinel", "cluster"]
@@ -163,7 +164,7 @@ def _query(parts: SplitResult) -> dict[str, str]:
     known = (*OURS, *OF_DRIVERS, *OF_SENTINELS)
     for name, text in parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)):
         if name not in known:
-            raise StoreError(f"store option {name[:40]!r} is unknown; a Redis store has {', '.join(known)}")
+            raise unknown_option(name, "a Redis store", known)
         if name in said:
             raise StoreError(f"store option {name!r} is given twice")
         said[name] = text

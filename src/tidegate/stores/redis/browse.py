@@ -1,14 +1,18 @@
 """Looking at what a server holds, for people: keys by rule and prefix, one key's state, many made fresh.
 
 Keys are found by SCAN, a page at a time, so that a server with millions of them is never held up; on a
-cluster all masters are gone through, one after another. A page may hold more or fewer keys than wanted, and
-a key that is written meanwhile may be missed or come twice, as SCAN has it. Where there is a cursor there may
-be more.
+cluster all masters are gone through, one after another. A page never holds more keys than wanted, and may
+hold fewer; a key that is there all the time comes at least once, as SCAN has it. Where there is a cursor
+there may be more.
+
+SCAN gives whole buckets. Where a step holds more than there is room for, a smaller one is taken in its place;
+a single bucket that is too large is divided by the order of the names in it, and the cursor says how far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tidegate.core.keys import Key
@@ -26,7 +30,11 @@ WITHIN_S = 5.0
 STEPS_MOST = 50
 """Steps of SCAN for one page: where keys of others abound, a page may be empty and yet have a cursor."""
 STEP_MOST = 1_000
+COUNT_LEAST = 10
+"""A step costs a round trip, so it looks at a few keys even where room for one is left."""
 FORGOTTEN_AT_ONCE = 100
+PAGES_MOST = 100
+"""So many pages are looked through for the names of rules."""
 VALUE_BYTES_MOST = 192
 
 
@@ -37,6 +45,13 @@ class Page(NamedTuple):
     cursor: str | None
 
 
+class _Listed(NamedTuple):
+    """Of one bucket the names up to this one have been listed, if SCAN still goes on from it to `next`."""
+
+    until: bytes
+    next: bytes
+
+
 class Shown(NamedTuple):
     """What the server holds of one key: how its text begins, and when it expires (None: never)."""
 
@@ -44,6 +59,8 @@ class Shown(NamedTuple):
     value: bytes
     ttl_ms: int | None
     state: StoredState | None
+    foreign: str | None = None
+    """What it is, a "list" for instance, where it is no text: then somebody else wrote it."""
 
     @property
     def core_state(self) -> Any:
@@ -68,20 +85,31 @@ def list_keys(
     cursor: str | None = None,
     most: int = 100,
 ) -> Page:
-    """About `most` keys, of one rule and with one beginning if wanted. Raises StoreError for a bad cursor."""
+    """At most `most` keys, of one rule and with one beginning if wanted. StoreError for a bad cursor."""
     servers = store.servers
     links = _links(store)
-    place, position = _read_cursor(cursor, len(links))
+    place, position, listed = _read_cursor(cursor, len(links))
     pattern = servers.names.pattern(rule, key_prefix)
-    step = b"%d" % max(10, min(most, STEP_MOST))
     found: dict[tuple[str, Key], None] = {}
+    count_most = max(COUNT_LEAST, min(most, STEP_MOST))
+    count = count_most if listed is None else 1
     for _ in range(STEPS_MOST):
-        (reply,) = _asked(links[place], [(b"SCAN", position, b"MATCH", pattern, b"COUNT", step)])
-        position, names = reply[0], reply[1]
-        for name in names:
-            parsed = servers.names.parse(name)
-            if parsed is not None and rule in {None, parsed[0]}:
-                found[parsed] = None
+        (reply,) = _asked(links[place], [(b"SCAN", position, b"MATCH", pattern, b"COUNT", b"%d" % count)])
+        until = listed.until if listed is not None and listed.next == reply[0] else b""
+        fresh = [
+            (name, parsed)
+            for name in sorted(reply[1])
+            if name > until and (parsed := servers.names.parse(name)) and rule in {None, parsed[0]}
+        ]
+        room = most - len(found)
+        if len(fresh) > room and count > 1:
+            count = max(1, count // 4)
+            continue
+        found |= dict.fromkeys(parsed for _, parsed in fresh[:room])
+        if len(fresh) > room:
+            last, _ = fresh[room - 1]
+            return Page(list(found), f"{place}-{position.decode()}-{reply[0].decode()}-{last.hex()}")
+        position, listed, count = reply[0], None, min(count_most, 2 * count)
         if position == b"0":
             place += 1
             if place == len(links):
@@ -102,6 +130,16 @@ def every_key(store: RedisStore, rule: str | None = None, key_prefix: str | None
             return
 
 
+def rules_held(store: RedisStore, wanted: str) -> set[str]:
+    """The rules of which keys are held; no others once `wanted` is found, or after `PAGES_MOST` pages."""
+    found: set[str] = set()
+    for page in islice(every_key(store), PAGES_MOST):
+        found.update(rule for rule, _ in page.keys)
+        if wanted in found:
+            break
+    return found
+
+
 def show_key(store: RedisStore, rule: str, key: Key) -> Shown | None:
     """What the server holds of this key; None if nothing."""
     servers = store.servers
@@ -109,10 +147,12 @@ def show_key(store: RedisStore, rule: str, key: Key) -> Shown | None:
     line = ThreadLine()
     until_s = line.now_s() + WITHIN_S
     link = run_blocking(servers.topology.link(servers.topology.slot(rule, key), line, until_s))
-    value, ttl_ms = _asked(link, [(b"GETRANGE", name, b"0", b"%d" % (VALUE_BYTES_MOST - 1)), (b"PTTL", name)])
-    if not value:
-        return None
-    return Shown(name, value, ttl_ms if ttl_ms >= 0 else None, parse_state(value))
+    kind, ttl_ms = _asked(link, [(b"TYPE", name), (b"PTTL", name)])
+    kept_ms = ttl_ms if ttl_ms >= 0 else None
+    if kind not in {b"string", b"none"}:
+        return Shown(name, b"", kept_ms, None, kind.decode())
+    (value,) = _asked(link, [(b"GETRANGE", name, b"0", b"%d" % (VALUE_BYTES_MOST - 1))])
+    return Shown(name, value, kept_ms, parse_state(value)) if value else None
 
 
 def reset_keys(store: RedisStore, rule: str | None = None, key_prefix: str | None = None) -> int:
@@ -142,10 +182,17 @@ def _asked(link: Link, commands: list[Command]) -> list[Any]:
     return replies
 
 
-def _read_cursor(cursor: str | None, count: int) -> tuple[int, bytes]:
+def _read_cursor(cursor: str | None, count: int) -> tuple[int, bytes, _Listed | None]:
+    """Which server, where in it, and what of the bucket there has been listed already."""
     if cursor is None:
-        return 0, b"0"
-    place, dash, position = cursor.partition("-")
-    if not (dash and place.isdecimal() and position.isdecimal() and cursor.isascii() and int(place) < count):
-        raise StoreError(f"cursor is {cursor[:40]!r}; give the one that the page before has named")
-    return int(place), position.encode()
+        return 0, b"0", None
+    place, *positions = cursor.split("-")
+    until = positions.pop() if len(positions) == 3 else ""
+    is_whole = len(positions) == (2 if until else 1) and len(until) % 2 == 0
+    numbers = [place, *positions]
+    if is_whole and cursor.isascii() and all(map(str.isdecimal, numbers)) and int(place) < count:
+        if not until:
+            return int(place), positions[0].encode(), None
+        if set(until) <= set("0123456789abcdef"):
+            return int(place), positions[0].encode(), _Listed(bytes.fromhex(until), positions[1].encode())
+    raise StoreError(f"cursor is {cursor[:40]!r}; give the one that the page before has named")

@@ -19,7 +19,7 @@ from tidegate.stores.redis.lines import ThreadLine
 from tidegate.stores.redis.link import Link
 from tidegate.stores.redis.scripts import DECIDE
 from tidegate.stores.redis.store import RedisStore
-from tidegate.stores.redis.trust import info, look, losses
+from tidegate.stores.redis.trust import info, look, losses, reason_for_mistrust
 from tidegate.stores.redis.ways import PROBE
 from tidegate.units import duration_text
 
@@ -51,6 +51,20 @@ def check(store: RedisStore) -> list[Finding]:
     except StoreError as error:
         return [_unreachable(store.health.where, error)]
     return [finding for link in topology.links() for finding in _check(store, link)]
+
+
+def reason_not_to_be_strict(store: RedisStore, within_us: int) -> str | None:
+    """Why this store must not hold a strict budget; None if it may, or was told that it may forget."""
+    if store.servers.options.may_forget:
+        return None
+    topology, line = store.servers.topology, ThreadLine()
+    until_s = line.now_s() + within_us / 1_000_000
+    run_blocking(topology.link(0 if topology.is_cluster else None, line, until_s))
+    for link in topology.links():
+        reason = run_blocking(reason_for_mistrust(link, line, store.servers.options, until_s))
+        if reason is not None:
+            return reason
+    return None
 
 
 def _check(store: RedisStore, link: Link) -> Iterator[Finding]:
