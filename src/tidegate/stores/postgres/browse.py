@@ -126,7 +126,7 @@ def rules_held(store: PostgresStore, wanted: str) -> set[str]:
         rows = _listed(store, None, after, 1)
         if not rows:
             break
-        ((rule, _),) = rows
+        ((rule, *_),) = rows
         found.add(rule_in(rule))
         after = rule, _BEYOND_ALL_KEYS
     return found

@@ -19,7 +19,7 @@ from tidegate.stores.redis.lines import ThreadLine
 from tidegate.stores.redis.link import Link
 from tidegate.stores.redis.scripts import DECIDE
 from tidegate.stores.redis.store import RedisStore
-from tidegate.stores.redis.trust import info, look, losses, reason_for_mistrust
+from tidegate.stores.redis.trust import Run, info, look, losses
 from tidegate.stores.redis.ways import PROBE
 from tidegate.units import duration_text
 
@@ -61,7 +61,7 @@ def reason_not_to_be_strict(store: RedisStore, within_us: int) -> str | None:
     until_s = line.now_s() + within_us / 1_000_000
     run_blocking(topology.link(0 if topology.is_cluster else None, line, until_s))
     for link in topology.links():
-        reason = run_blocking(reason_for_mistrust(link, line, store.servers.options, until_s))
+        reason = run_blocking(link.trust.look(_runner(link, until_s)))
         if reason is not None:
             return reason
     return None
@@ -183,7 +183,7 @@ def _round_trip(link: Link, deadline_us: int) -> Finding:
 
 def _memory(store: RedisStore, link: Link) -> Iterator[Finding]:
     where, line = link.health.where, ThreadLine()
-    found = run_blocking(look(lambda commands: line.run(link, commands, line.now_s() + WITHIN_S)))
+    found = run_blocking(look(_runner(link, line.now_s() + WITHIN_S)))
     if found is None:
         yield Finding(
             where,
@@ -253,3 +253,8 @@ def _since(reply: Any) -> str:
 def _asked(link: Link, commands: list[Command]) -> list[Any]:
     line = ThreadLine()
     return run_blocking(line.run(link, commands, line.now_s() + WITHIN_S))
+
+
+def _runner(link: Link, until_s: float) -> Run:
+    line = ThreadLine()
+    return lambda commands: line.run(link, commands, until_s)
