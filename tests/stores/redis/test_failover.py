@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.promptness import Lateness
 from tests.servers.redis_groups import SentinelGroup, in_sync, wait_for
 from tests.servers.redis_like import RedisLike
 from tests.stores.redis.clients import LIBRARIES, close, master_client
@@ -51,15 +52,18 @@ class TestSentinels:
             group.master.kill()
             wait_for("there is a new master", lambda: group.master_port() == group.replica.port)
             elected_s = time.monotonic()
-            wait_for(
-                "all are served", lambda: all(run.is_served_since(elected_s) for run in runs), within_s=10
-            )
+            with Lateness() as late:
+                wait_for(
+                    "all are served", lambda: all(run.is_served_since(elected_s) for run in runs), within_s=10
+                )
+                took_s = time.monotonic() - elected_s
             for run in runs:
                 run.end()
             left = [store.decide([charge(f"key {n}")])[0].remaining for n, store in enumerate(stores)]
 
         assert used == [6] * len(stores)
         assert left == [5] * len(stores)
+        assert took_s - late.worst_s < 2
         assert {cause for run in runs for cause in run.causes} <= {"connection", "deadline", "breaker"}
         for one in made:
             close(one)

@@ -3,7 +3,9 @@
 The one used last is taken first, so that as few stay open as are needed. A connection is made beside
 whoever wants it (a thread, or a task): looking up a name or a slow greeting may take longer than a deadline
 allows, and what becomes ready too late for one caller is there for the next. Those waiting take what comes
-first, a new connection or one given back. An error of making one is told to the caller who caused it.
+first, a new connection or one given back. An error of making one is told to the caller who caused it. One
+that has been made for longer than `OPENING_S` waits for something that may never come: a network that has
+swallowed its greeting does not bring it after it has healed. So those who wait begin another one.
 
 A forked child has none of its parent's connections: it forgets them unused and opens its own.
 """
@@ -16,11 +18,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.redis.causes import classified
 from tidegate.stores.redis.connections import AwaitedConnection, BlockingConnection
+
+OPENING_S = 0.25
 
 
 class Pool:
@@ -37,7 +41,7 @@ class Pool:
         self._changed = threading.Condition()  # reentrant: a signal handler may come in while it is held
         self._idle: list[tuple[int, BlockingConnection]] = []
         self._open = 0  # those in use and being made, too
-        self._opening = 0
+        self._opening: list[float] = []  # since when
         self._waiting = 0
         self._age = 0  # connections of an earlier age are not used again
 
@@ -107,7 +111,7 @@ class Pool:
                         is_opening, error = False, ended.pop()
                         if error is not None:
                             raise error
-                    if not is_opening and self._opening < self._waiting and self._open < self._most:
+                    if not is_opening and self._is_another_wanted():
                         is_opening = True
                         self._start_opening(ended)
                     left_s = until_s - time.monotonic()
@@ -119,31 +123,38 @@ class Pool:
                 self._waiting -= 1
         raise StoreError("the store is closed")
 
+    def _is_another_wanted(self) -> bool:
+        return self._open < self._most and hopeful(self._opening) < self._waiting
+
     def _start_opening(self, ended: list[StoreError | None]) -> None:
         """Make a connection in a thread of its own. Called under the lock."""
+        since_s = time.monotonic()
         self._open += 1
-        self._opening += 1
+        self._opening.append(since_s)
         try:
             threading.Thread(
-                target=self._open_beside, args=(ended, self._age), name="tidegate-connecting", daemon=True
+                target=self._open_beside,
+                args=(ended, self._age, since_s),
+                name="tidegate-connecting",
+                daemon=True,
             ).start()
         except RuntimeError as error:  # the interpreter ends, or there is no room for a thread
             self._open -= 1
-            self._opening -= 1
+            self._opening.remove(since_s)
             raise StoreUnavailable(f"no connection can be made: {error}", "connection") from error
 
-    def _open_beside(self, ended: list[StoreError | None], age: int) -> None:
+    def _open_beside(self, ended: list[StoreError | None], age: int, since_s: float) -> None:
         try:
             made = self._open_one()
         except Exception as error:  # noqa: BLE001 - told to the caller who waits for it
             with self._changed:
                 self._open -= 1
-                self._opening -= 1
+                self._opening.remove(since_s)
                 ended.append(classified(error))
                 self._changed.notify_all()
             return
         with self._changed:
-            self._opening -= 1
+            self._opening.remove(since_s)
             ended.append(None)
             if age == self._age and not self._is_closed:
                 self._idle.append((age, made))
@@ -154,6 +165,12 @@ class Pool:
         made.drop()
 
 
+def hopeful(opening: Iterable[float]) -> int:
+    """How many of the connections that are being made, since these instants, may be ready soon."""
+    lately_s = time.monotonic() - OPENING_S
+    return sum(since_s > lately_s for since_s in opening)
+
+
 class LoopPool:
     """The connections of one event loop. Used on that loop alone, so nothing needs a lock."""
 
@@ -162,7 +179,7 @@ class LoopPool:
         self._most = most
         self._idle: list[AwaitedConnection] = []
         self._all: set[AwaitedConnection] = set()
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: dict[asyncio.Task[None], float] = {}  # since when
         self._waiting: deque[asyncio.Future[AwaitedConnection]] = deque()
         self._age = 0  # connections of an earlier age are not used again
         self._is_closed = False
@@ -239,16 +256,16 @@ class LoopPool:
         wanted = sum(not waiter.done() for waiter in self._waiting)
         if (
             self._is_closed
-            or wanted <= len(self._opening)
+            or wanted <= hopeful(self._opening.values())
             or len(self._all) + len(self._opening) >= self._most
         ):
             return
         task = asyncio.get_running_loop().create_task(self._open_beside())
-        self._opening.add(task)
+        self._opening[task] = time.monotonic()
         task.add_done_callback(self._opened)
 
     def _opened(self, task: asyncio.Task[None]) -> None:
-        self._opening.discard(task)
+        self._opening.pop(task, None)
         if not task.cancelled():
             self._open_more()
 
