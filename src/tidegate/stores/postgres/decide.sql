@@ -4,12 +4,12 @@
 --
 --   of_rules, of_keys   the keys of all requests, each once, in an order that all callers share: they are locked
 --                       in this order, one after another, so no two calls wait for each other
---   numbers             1 version of the schema, 2 whether to leave out what others hold, 3 whether to look before locking, 4 whether a strict
---                       rule may use a store that forgets, 5 lock timeout in ms (0: the session's), 6 whether an
---                       instant is told, 7 that instant, 8 how many requests; then for each request whether to
---                       take (0: only ask), how many charges, and for each of these 13 numbers: 0 place among
---                       the keys, 1 kind (1 level, 2 line, 3 fixed, 4 two counters, 5 log), 2 capacity in units,
---                       3 q or the length in us (0: a calendar), 4 p or the parts, 5 own, 6 free, 7 cost in
+--   numbers             1 version of the schema, 2 whether to leave out what others hold, 3 whether to look before
+--                       locking, 4 whether a strict rule may use a store that forgets, 5 lock timeout in ms (0: the
+--                       session's), 6 whether an instant is told, 7 that instant, 8 how many requests; then for each
+--                       request whether to take (0: only ask), how many charges, and for each of these 13 numbers:
+--                       0 place among the keys, 1 kind (1 level, 2 line, 3 fixed, 4 two counters, 5 log), 2 capacity
+--                       in units, 3 q or the length in us (0: a calendar), 4 p or the parts, 5 own, 6 free, 7 cost in
 --                       thousandths, 8 patience in us (-1: none), 9 shadow, 10 carry, 11 strict, 12 calendar
 --   calendars, edges_us the names of calendars, and four edges of windows for each
 --
@@ -24,7 +24,6 @@
 -- something must be written, the keys are locked, read again and decided again, at an instant read after the
 -- locks. A key that was never charged gets a row before anything is locked: so whoever waits for such a row
 -- holds rows of that kind only, and whoever waits for a lock waits for one that comes later in the order.
-
 -- A row of kind X stands for one that another transaction holds; it is never written.
 
 -- Why a strict rule must not rely on this store: 2 to 5, or 0 if it may. Whoever may not see standbys sees that

@@ -15,7 +15,7 @@ from tidegate.stores.health import DECIDED, PROBED, Health
 from tidegate.stores.postgres.address import Options
 from tidegate.stores.postgres.attending import Attendant
 from tidegate.stores.postgres.causes import Crowded, Lost, Refused, TimeUp, classified
-from tidegate.stores.postgres.driver import Link, Row, Statement, lock_timeout_ms
+from tidegate.stores.postgres.driver import Link, Row, Statement, lock_timeout_ms, timeouts_ms
 from tidegate.stores.postgres.familiar import Familiar
 from tidegate.stores.postgres.pool import Pool
 from tidegate.stores.postgres.ports import Port
@@ -121,8 +121,8 @@ class Trips:
             raise
         except TimeUp:
             await pool.give_late(link)
-            if taken_s - begin_s > until_s - taken_s:
-                raise Crowded("most of the time went by until a connection was free") from None
+            if until_s - taken_s < _told_within_s(link, until_s - begin_s) <= until_s - begin_s:
+                raise Crowded("too little time was left when a connection was free") from None
             raise
         except BaseException:
             link.drop()
@@ -181,6 +181,11 @@ class Trips:
             if isinstance(classified(error, shared.options.schema), StoreUnavailable):
                 return
         self.health.answered(ticks_us(), PROBED)
+
+
+def _told_within_s(link: Link, whole_s: float) -> float:
+    """How soon a server tells by itself that a call takes too long; half of all where it does not."""
+    return timeouts_ms(link.allowed_ms)["statement_timeout"] / 1_000 if link.allowed_ms else whole_s / 2
 
 
 def _nothing(calendars: Calendars) -> Parameters:

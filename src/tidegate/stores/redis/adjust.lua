@@ -14,7 +14,8 @@
 --                others as in decide.lua
 --          the law as text
 -- Reply a text of lines, each with its end: ARGV[2] and the instant, then one for each entry, in order: the
---          units by which its level went down, negative if it went up; or "?" or "!..." as in decide.lua, where nothing was changed.
+--          units by which its level went down, negative if it went up; or "?" or "!..." as in decide.lua, where
+--          nothing was changed.
 --
 -- Atomic: each entry; later ones see what earlier ones wrote. Writes a key only if its level has changed, or
 -- if it had no expiry. Expires: as in decide.lua.

@@ -1,8 +1,8 @@
 -- What is stored of a key as it is now under a law: read, carried over if the limit has changed, advanced.
 --
 -- Part of the function `rarer`. `makers` makes the law of each letter, and carry.lua once something has to be
--- carried over; current() is that of core/compose.py. A value that cannot be read counts as a state of a changed limit with everything used
--- now: never an error, never credit. "N1" is fresh by any law (forget.lua).
+-- carried over; current() is that of core/compose.py. A value that cannot be read counts as a state of a
+-- changed limit with everything used now: never an error, never credit. "N1" is fresh by any law (forget.lua).
 --
 -- Strict charges: the epoch is the instant since which this store has lost nothing. An absent key may have
 -- been lost before it, so it counts as one that was used up at the epoch, and has drained since. Where there

@@ -113,9 +113,8 @@ class LoopLine:
             if not health.is_overdue(_now_us()):
                 self.probe_by_loop(link)
             else:
-                for _ in range(
-                    2
-                ):  # one that was under way may have been sent long ago, if the loop stood still
+                # Twice, for one that was under way may have been sent long ago, if the loop stood still.
+                for _ in range(2):
                     await self._probe_now(link, until_s)
             health.check()
 
