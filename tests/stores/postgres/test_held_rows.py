@@ -15,6 +15,7 @@ from tests.servers.redis_groups import wait_for
 from tests.stores.postgres.faces import Face, charge
 from tidegate import TokenBucket
 from tidegate.errors import StoreUnavailable
+from tidegate.stores.postgres import asking
 from tidegate.stores.postgres.asking import Asking
 from tidegate.stores.postgres.sides import LoopSide
 from tidegate.stores.postgres.store import PostgresStore
@@ -112,6 +113,21 @@ def test_many_in_one_call(made: Database, held: psycopg.Connection[tuple[object,
 
 
 @pytest.mark.parametrize("face", ["blocking", "awaited"])
+def test_busy_also_where_the_server_had_no_time_to_tell(
+    made: Database, held: psycopg.Connection[tuple[object, ...]], face: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Who was left out for a held row and hears nothing more of it is busy: the server is not silent."""
+    monkeypatch.setattr(asking, "HALF", 5)  # it would tell after the deadline
+    with Face(face, made.unix_url, deadline="2s") as store:
+        store.decide([charge("warm")])
+        many = [[charge("held", limit=WIDE)], [charge("other", limit=WIDE)]]
+        held_one, other = store.decide_many(many)
+
+        assert (held_one.cause, other[0].charged) == ("busy", True)
+        assert store.store.health.stats().unavailable == {"busy": 1}
+
+
+@pytest.mark.parametrize("face", ["blocking", "awaited"])
 def test_it_becomes_free_in_time(
     postgres: Postgres, made: Database, held: psycopg.Connection[tuple[object, ...]], face: str
 ):
@@ -148,12 +164,12 @@ def test_few_wait_apart(
     most = under_way = 0
     together = Asking.together
 
-    async def counted(asking: Asking, *args: object, waits: bool = False) -> object:
+    async def counted(asked: Asking, *args: object, waits: bool = False) -> object:
         nonlocal most, under_way
         under_way += waits
         most = max(most, under_way)
         try:
-            return await together(asking, *args, waits=waits)  # type: ignore[arg-type]  # as they came
+            return await together(asked, *args, waits=waits)  # type: ignore[arg-type]  # as they came
         finally:
             under_way -= waits
 

@@ -27,6 +27,7 @@ from tidegate.stores.postgres.causes import (
     OTHER_ISOLATION,
     ROLLED_BACK,
     TOO_LONG,
+    Crowded,
     Lost,
     Refused,
     TimeUp,
@@ -259,6 +260,7 @@ class Asking:
             until_s,
             len(asks),
             may_leave=may_leave,
+            waits=waits,
         )
         self._heard(asks, keys, decoded, now_s)
         return decoded
@@ -296,6 +298,7 @@ class Asking:
         calls: int = 1,
         *,
         may_leave: bool = False,
+        waits: bool = False,
     ) -> Any:
         """What a function of the schema answers, decoded. The breaker is asked before, and told after."""
         await self.trips.check(until_s)
@@ -303,7 +306,9 @@ class Asking:
             rows = await self._repeated(name, encode, call, until_s, may_leave)
             decoded = decode(_value(rows))
         except (Refused, Lost, TimeUp, StoreUnavailable) as error:
-            raise self.trips.judged(error, calls) from error
+            was_held = waits and isinstance(error, TimeUp)
+            why = Crowded("others hold the row, and it was not free in time") if was_held else error
+            raise self.trips.judged(why, calls) from error
         if not self.health.is_well:
             self.health.answered(ticks_us(), proof_in(decoded) if isinstance(decoded, list) else DECIDED)
         return decoded

@@ -95,7 +95,7 @@ class TimeUp(Exception):
 
 
 class Crowded(TimeUp):
-    """Most of the time went by in waiting for a connection: that is not the server's silence."""
+    """The time went by in waiting for a connection, or a row, that others have: not the server's silence."""
 
 
 def classified(error: Exception, schema: str) -> StoreError:
