@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Self
 
+from tests.servers.redis_groups import wait_for
 from tidegate import TokenBucket
 from tidegate.core.limits import Limit
 from tidegate.core.outcome import Charge, Outcome
@@ -63,6 +64,10 @@ class Face:
         except StoreUnavailable as error:
             return error.cause
         return None
+
+    def reach(self) -> None:
+        """The server has answered: on a busy machine a first call may miss a short deadline."""
+        wait_for("the server is reached", lambda: self.cause("somebody", cost=0) is None)
 
     def close(self) -> None:
         """Close the store, and the loop."""

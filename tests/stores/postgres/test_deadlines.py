@@ -11,13 +11,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.promptness import GRACE_S, Stopwatch, best_s, percentile
-from tests.servers.network import REPLIES, Network
+from tests.promptness import GRACE_S, Stopwatch, best_s
 from tests.servers.postgres import Database, Postgres
 from tests.servers.redis_groups import wait_for
 from tests.stores.postgres.faces import Face, charge
+from tests.stores.silence import PROMISED_S, Between, Healthy, Silence, timed
 from tidegate.errors import StoreUnavailable
-from tidegate.stores.health import FAILURES_TO_OPEN
 from tidegate.stores.lane import WEIGHT_MOST
 from tidegate.stores.postgres.asking import CHARGES_MOST
 from tidegate.stores.postgres.driver import Link
@@ -25,143 +24,27 @@ from tidegate.stores.postgres.driver import Link
 pytestmark = pytest.mark.real_time
 
 Opened = Callable[..., Face]
-Between = Callable[[int], Network]
-
-DEADLINE_S = 0.05
-PROMISED_S = DEADLINE_S + GRACE_S
 
 
-def timed(store: Face, key: str = "acme") -> tuple[str | None, float]:
-    """The cause, and how long it took to be told."""
-    with Stopwatch() as watch:
-        cause = store.cause(key)
-    return cause, watch.took_s
+class TestSilence(Silence):
+    """PostgreSQL when nobody answers."""
 
+    @pytest.fixture
+    def mortal(self, victim: Postgres) -> Postgres:
+        """The server that may be frozen."""
+        return victim
 
-def connect(store: Face) -> None:
-    """It has a connection, and is answered on it."""
-    wait_for("it answers", lambda: store.cause("somebody", cost=0) is None)
+    @pytest.fixture
+    def healthy(self, postgres: Postgres, made: Database) -> Healthy:
+        """The server behind a network."""
+        return Healthy(postgres.port, made.url)
 
 
 def connected(opened: Opened, url: str, deadline: str = "50ms", **options: object) -> Face:
     """A store that has a connection."""
     store = opened(url, deadline=deadline, **options)
-    connect(store)
+    store.reach()
     return store
-
-
-def opened_breaker(store: Face) -> None:
-    """Ask until nobody is sent to the server any more."""
-    wait_for("the breaker opens", lambda: store.cause() == "breaker")
-
-
-def test_a_frozen_server(opened: Opened, victim: Postgres):
-    """Calls end by the deadline, and not before it; three of them open the breaker."""
-    store = opened(victim.url, deadline="50ms")
-
-    def frozen() -> float:
-        connect(store)
-        victim.freeze()
-        waited = [timed(store) for _ in range(FAILURES_TO_OPEN)]
-        then = store.cause()
-        victim.thaw()
-
-        assert [cause for cause, _ in waited] == ["deadline"] * FAILURES_TO_OPEN
-        assert min(took_s for _, took_s in waited) > 0.04
-        assert then == "breaker"
-        return max(took_s for _, took_s in waited)
-
-    assert best_s(frozen, within_s=PROMISED_S) < PROMISED_S
-
-
-def test_refused_while_the_breaker_is_open(opened: Opened, victim: Postgres):
-    """For as long as the server is frozen, and at once: 99 of 100 refusals cost less than a millisecond."""
-    store = connected(opened, victim.url)
-    victim.freeze()
-    opened_breaker(store)
-
-    def refused() -> float:
-        busy_s, until_s = [], time.monotonic() + 0.5
-        while time.monotonic() < until_s:
-            begin_s = time.thread_time()  # of this thread alone: the machine may have others to serve
-            assert store.cause() == "breaker"
-            busy_s.append(time.thread_time() - begin_s)
-        return percentile(busy_s, 99)
-
-    assert best_s(refused, within_s=0.001) < 0.001
-
-
-def test_served_again_after_a_thaw(opened: Opened, victim: Postgres):
-    """Within a second, without anybody's doing."""
-    store = connected(opened, victim.url)
-
-    def recovered() -> float:
-        victim.freeze()
-        opened_breaker(store)
-        victim.thaw()
-        with Stopwatch() as watch:
-            connect(store)
-        return watch.took_s
-
-    assert best_s(recovered, within_s=1) < 1
-
-
-@pytest.mark.parametrize("lost", [(), (REPLIES,)], ids=["all is lost", "replies are lost"])
-def test_a_network_that_swallows(
-    opened: Opened, postgres: Postgres, made: Database, network: Between, lost: tuple[str, ...]
-):
-    """C137: open connections, and then new ones too, get no answer; each call ends by its deadline."""
-    way = network(postgres.port)
-    store = opened(way.through(made.url), deadline="50ms")
-
-    def swallowed() -> float:
-        way.heal()
-        connect(store)
-        way.swallow(*lost)
-        took = []
-        for _ in range(3):
-            took += [timed(store) for _ in range(FAILURES_TO_OPEN + 20)]
-            time.sleep(0.1)
-        assert {cause for cause, _ in took} == {"deadline", "breaker"}
-        return max(took_s for _, took_s in took)
-
-    assert best_s(swallowed, within_s=PROMISED_S) < PROMISED_S
-
-
-def test_served_again_by_a_healed_network(
-    opened: Opened, postgres: Postgres, made: Database, network: Between
-):
-    """C137: within a second, whatever connections are still being made in vain."""
-    way = network(postgres.port)
-    store = connected(opened, way.through(made.url))
-
-    def recovered() -> float:
-        way.swallow()
-        opened_breaker(store)
-        way.heal()
-        with Stopwatch() as watch:
-            connect(store)
-        return watch.took_s
-
-    assert best_s(recovered, within_s=1) < 1
-
-
-def test_a_server_that_was_never_reached(
-    opened: Opened, postgres: Postgres, made: Database, network: Between
-):
-    """C137: connecting counts as part of the call; what connects at last is there for the next."""
-    way = network(postgres.port)
-
-    def never_reached() -> float:
-        way.swallow()
-        store = opened(way.through(made.url), deadline="50ms")
-        took = [timed(store) for _ in range(10)]
-        way.heal()
-        connect(store)
-        assert {cause for cause, _ in took} == {"deadline", "breaker"}
-        return max(took_s for _, took_s in took)
-
-    assert best_s(never_reached, within_s=PROMISED_S) < PROMISED_S
 
 
 def test_connecting_that_takes_longer_than_a_call(
@@ -209,7 +92,7 @@ def test_a_reply_that_trickles(opened: Opened, postgres: Postgres, made: Databas
 
     def held() -> float:
         way.heal()
-        connect(store)
+        store.reach()
         way.hold()
         cause, took_s = timed(store)
         assert cause == "deadline"
@@ -243,22 +126,6 @@ def test_a_lock_that_somebody_holds(postgres: Postgres, opened: Opened, made: Da
     assert best_s(waited, within_s=0.06 + GRACE_S) < 0.06 + GRACE_S
 
 
-def test_a_call_may_have_a_deadline_of_its_own(opened: Opened, victim: Postgres):
-    """Shorter than the store's."""
-    store = opened(victim.url, deadline="20s")
-
-    def frozen() -> float:
-        connect(store)
-        victim.freeze()
-        with Stopwatch() as watch:
-            (answer,) = store.decide_many([[charge()]], deadline_us=30_000)
-        victim.thaw()
-        assert answer.cause == "deadline"
-        return watch.took_s
-
-    assert best_s(frozen, within_s=0.03 + GRACE_S) < 0.03 + GRACE_S
-
-
 def test_a_call_may_have_a_longer_deadline(postgres: Postgres, opened: Opened, made: Database):
     """Longer than the store's: the server, who was told of the store's, lets it wait for a lock."""
     store = connected(opened, made.unix_url, deadline="50ms")
@@ -272,38 +139,6 @@ def test_a_call_may_have_a_longer_deadline(postgres: Postgres, opened: Opened, m
     assert outcome.allowed
 
 
-def test_what_was_charged_without_an_answer_is_not_charged_again(
-    opened: Opened, postgres: Postgres, made: Database, network: Between
-):
-    """The reply is lost, the charge stays: nine are left, and not eight."""
-    way = network(postgres.port)
-    store = connected(opened, way.through(made.url), deadline="100ms")
-    way.swallow(REPLIES)
-    cause = store.cause("once")
-    way.heal()
-    wait_for("it answers again", lambda: store.cause("a third") is None)
-
-    assert cause == "deadline"
-    assert store.left("once") == 9
-
-
-def test_many_calls_after_a_failure_end_with_it(opened: Opened, victim: Postgres):
-    """Of 2,000 requests, eight calls long, the first call waits for its deadline and no other one does."""
-    store = opened(victim.url, deadline="50ms")
-    requests = [[charge(f"key {number}")] for number in range(2_000)]
-
-    def frozen() -> float:
-        connect(store)
-        victim.freeze()
-        with Stopwatch() as watch:
-            answers = store.decide_many(requests)
-        victim.thaw()
-        assert {answer.cause for answer in answers} == {"deadline"}
-        return watch.waited_s  # to write down so many is work, and takes a slow machine long
-
-    assert best_s(frozen, within_s=2 * DEADLINE_S) < 2 * DEADLINE_S
-
-
 def test_many_calls_have_one_deadline(opened: Opened, postgres: Postgres, made: Database, network: Between):
     """2,000 requests, each round trip 150 ms late: some are decided, the others told by the one deadline."""
     way = network(postgres.port)
@@ -312,7 +147,7 @@ def test_many_calls_have_one_deadline(opened: Opened, postgres: Postgres, made: 
 
     def late() -> float:
         way.heal()
-        connect(store)
+        store.reach()
         way.delay(0.15)
         with Stopwatch() as watch:
             answers = store.decide_many(requests)
