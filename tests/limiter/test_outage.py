@@ -54,6 +54,7 @@ def test_closed_refuses(face, clock, servers, limit, state):
         assert (d.source, d.rule, d.remaining, d.retry_after_us) == ("outage", "r", 0, ASK_AGAIN_US)
         assert [(o.outage, o.charged, o.delay_us) for o in d.outcomes] == [(True, False, ASK_AGAIN_US)]
         assert d.retry_hint_us >= ASK_AGAIN_US
+        assert str(d) == "refused by r: the store gave no answer, retry after 1 s"
         assert pickle.loads(pickle.dumps(d)) == d
 
 

@@ -355,6 +355,16 @@ def test_strict_rules_are_served_where_nothing_is_forgotten(
             assert running.complaints() == ""
 
 
+def test_strict_rules_that_begin_used_up_are_a_warning(own_redis: Callable[..., RedisLike], tmp_path: Path):
+    """A server that nothing is known of: the line says how to tell it that nothing was spent."""
+    path = written(tmp_path, SHARED.format(url=own_redis().url, more="strict: true"))
+    with server(tmp_path, path) as running:
+        (line,) = running.complaints().splitlines()
+        assert "strict rules begin used up" in line
+        assert "tidegate store init --full" in line
+        assert running.get("/auth")[0] == 429
+
+
 def test_a_store_that_is_away_is_a_warning(own_redis: Callable[..., RedisLike], tmp_path: Path):
     """Serving begins, outage rules decide, and when the store is back it decides."""
     there = own_redis()

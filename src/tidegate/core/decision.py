@@ -239,7 +239,8 @@ class Decision:
         if binding is None:
             return f"{verdict} by {self._named}" if self._named else f"{verdict}; no enforced limit applies"
         capacity = decimal_text(Fraction(binding.limit.capacity))
-        text = f"{verdict} by {binding.rule}: {binding.remaining} of {capacity} left"
+        left = "the store gave no answer" if binding.outage else f"{binding.remaining} of {capacity} left"
+        text = f"{verdict} by {binding.rule}: {left}"
         if self.allowed:
             return text + (f", wait {self.wait:g} s" if self.wait_us else "")
         return text + (

@@ -57,7 +57,7 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
     try:
         config = load(config_path if config_path is not None else EXAMPLE)
         settings = Settings.of(config)
-        away = _looked_at(config)
+        doubt = _looked_at(config)
         limiter = limiter_of(config)
     except ConfigError as error:
         _complain(f"the configuration cannot be used:\n{error}")
@@ -65,7 +65,7 @@ def run(config_path: str | None, *, host: str | None = None, port: int | None = 
     except TidegateError as error:
         _complain(f"{config_path} cannot be put in force: {error}")
         return BAD_CONFIGURATION
-    for warning in (*config.warnings, *([away] if away else [])):
+    for warning in (*config.warnings, *([doubt] if doubt else [])):
         _complain(str(warning))
     try:
         at = _bound(host or config.server.host, config.server.port if port is None else port)
@@ -95,7 +95,7 @@ def limiter_of(config: Config) -> Limiter | AsyncLimiter:
 
 
 def _looked_at(config: Config) -> str | None:
-    """Look once whether the store can be used: what is to be said if it is away; None if all is well.
+    """Look once whether the store can be used: what is to be said of it; None if all is well.
 
     Raises StoreError for what waiting does not mend. Nobody is being served yet, so this may block a moment.
     """
@@ -107,7 +107,7 @@ def _looked_at(config: Config) -> str | None:
     was_disabled, log.disabled = log.disabled, True  # what it would say of an outage is said here
     try:
         with closing(open_store(config.store_url)) as store:
-            first_look(store, strict=strict, within_us=_LOOK_US)
+            said = first_look(store, strict=strict, within_us=_LOOK_US)
     except StoreUnavailable as error:
         why = f"{config.store.shown} gives no usable answer ({error.cause}): {error}"
         return f"{why}; serving begins, and outage rules decide until it is back"
@@ -115,7 +115,7 @@ def _looked_at(config: Config) -> str | None:
         raise StoreError(f"the store {config.store.shown} cannot be used: {error}") from error
     finally:
         log.disabled = was_disabled
-    return None
+    return said and f"{config.store.shown} {said}"
 
 
 class _Serving:

@@ -17,6 +17,11 @@ from tidegate.errors import StoreError, StoreUnavailable
 
 _SLOW_US = 5_000_000
 
+BEGINS_EMPTY = (
+    "knows nothing of before, so strict rules begin used up there and fill at their rates; if nothing was "
+    "ever spent, say so once: tidegate store init --full"
+)
+
 
 class Finding(Protocol):
     """One thing that was looked at: how it is, and what that means. "error": limits cannot be kept there."""
@@ -82,15 +87,16 @@ def check(store: Any) -> Sequence[Finding]:
     return found
 
 
-def first_look(store: Any, *, strict: bool, within_us: int) -> None:
+def first_look(store: Any, *, strict: bool, within_us: int) -> str | None:
     """Ask once whether the server can be used, for strict rules too where there are some. Charges nothing.
 
-    Raises StoreUnavailable where it gives no usable answer, and StoreError for what waiting does not mend,
-    which a password that it does not know is too. Takes `within_us` and as long again at most.
+    The answer is what there is to say of it, such as `BEGINS_EMPTY`. Raises StoreUnavailable where it gives no
+    usable one, and StoreError for what waiting does not mend, which a password that it does not know is too.
+    Takes `within_us` and as long again at most.
     """
-    look = Charge("tidegate", "look", TokenBucket(1, "1/s"), 0, strict=strict)
+    look = Charge("tidegate", "look", TokenBucket(1, "1/s"), 1_000, strict=strict)
     try:
-        store.decide([look], take=False, deadline_us=within_us)
+        (outcome,) = store.decide([look], take=False, deadline_us=within_us)
         beside = _beside(store, "check")
         reason = beside.reason_not_to_be_strict(store, within_us) if strict else None
     except StoreUnavailable as error:
@@ -99,6 +105,7 @@ def first_look(store: Any, *, strict: bool, within_us: int) -> None:
         raise StoreError(str(error)) from error
     if reason is not None:
         raise StoreError(reason)
+    return None if outcome.allowed else BEGINS_EMPTY
 
 
 def list_keys(
