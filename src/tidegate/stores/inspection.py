@@ -90,9 +90,9 @@ def check(store: Any) -> Sequence[Finding]:
 def first_look(store: Any, *, strict: bool, within_us: int) -> str | None:
     """Ask once whether the server can be used, for strict rules too where there are some. Charges nothing.
 
-    The answer is what there is to say of it, such as `BEGINS_EMPTY`. Raises StoreUnavailable where it gives no
-    usable one, and StoreError for what waiting does not mend, which a password that it does not know is too.
-    Takes `within_us` and as long again at most.
+    Returns what there is to say of it, such as `BEGINS_EMPTY`. Raises StoreUnavailable where it gives no
+    usable answer, and StoreError for what waiting does not mend, which a wrong password is too. Takes
+    `within_us` and as long again at most.
     """
     look = Charge("tidegate", "look", TokenBucket(1, "1/s"), 1_000, strict=strict)
     try:

@@ -155,6 +155,26 @@ class TestForks:
             assert admitted == 100
             assert store.store.health.stats().unavailable == {}
 
+    def test_while_threads_wait_for_answers(self, made: Database):
+        """Whatever threads of the parent's were waiting for at the fork, a child waits for its own."""
+        with Face("blocking", made.unix_url, deadline="20s") as store:
+            ended = threading.Event()
+
+            def ask_on() -> None:
+                while not ended.is_set():
+                    store.takes("parent")
+
+            threads = [threading.Thread(target=ask_on) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            children = [_forked(lambda: int(store.takes(f"child {number}"))) for number in range(20)]  # noqa: B023 - at once
+            results = [_result(child) for child in children]
+            ended.set()
+            for thread in threads:
+                thread.join()
+
+            assert results == [1] * 20
+
     def test_a_child_of_a_loop(self, made: Database):
         """Forked while a loop runs, a child has a loop and connections of its own, and the parent's go on."""
         store = PostgresStore(made.unix_url, deadline="20s")

@@ -14,6 +14,7 @@ from tests.promptness import GRACE_S, Stopwatch, best_s
 from tests.servers.redis_groups import Cluster, wait_for
 from tests.stores.redis.clients import LIBRARIES, close, cluster_client
 from tests.stores.redis.faces import FACES, Face, charge
+from tests.stores.redis.moving import begin_to_move, move, name, url
 from tidegate import (
     FixedWindow,
     LeakyBucket,
@@ -25,7 +26,6 @@ from tidegate import (
 from tidegate.core.compose import Adjustment
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.redis.lines import LoopLine, ThreadLine
-from tidegate.stores.redis.names import Names
 
 Opened = Callable[..., Face]
 
@@ -56,15 +56,6 @@ def rough(rough_cluster: Cluster) -> Iterator[Cluster]:
         if not node.is_running:
             node.start()
     rough_cluster.wait_until_ok()
-
-
-def url(cluster: Cluster) -> str:
-    """The cluster by all its nodes."""
-    return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
-
-
-def name(key: str, rule: str = "rule") -> bytes:
-    return Names().key(rule, key)
 
 
 def keys_of(cluster: Cluster, master: Any, count: int = 1) -> list[str]:
@@ -155,7 +146,7 @@ class TestMoving:
         store.decide([charge("acme", 4)])
         source = cluster.master_of(name("acme"))
         target = next(node for node in cluster.masters if node is not source)
-        _move(cluster, "acme", source, target)
+        move(cluster, "acme", source, target)
         remaining = [store.decide([charge("acme")])[0].remaining for _ in range(2)]
         redirected = _redirections(source)
         store.takes("acme")
@@ -178,7 +169,7 @@ class TestMoving:
         after = store.decide([charge("acme")])[0].remaining
 
         assert [before, after] == [5, 4]
-        _move(cluster, "acme", source, target)
+        move(cluster, "acme", source, target)
 
     def test_requests_of_one_key_in_a_slot_that_is_moving(self, opened: Opened, rough: Cluster):
         """Stayed, moved, or new: though they went together each is decided where its key is, exactly."""
@@ -186,14 +177,14 @@ class TestMoving:
         store = opened(url(cluster))
         rules = ("stays", "moves", "new", "new too")
         store.decide_many([[charge("acme", 4, rule=rule)] for rule in rules[:2]])
-        source, target = _begin_to_move(cluster, "acme")
+        source, target = begin_to_move(cluster, "acme")
         source.command("MIGRATE", "127.0.0.1", target.port, name("acme", "moves"), 0, 5_000)
         remaining = []
         for _ in range(2):
             answers = store.decide_many([[charge("acme", rule=rule)] for rule in rules])
             remaining.append([outcome.remaining for (outcome,) in answers])
         kept = [node.command("DBSIZE") for node in (source, target)]
-        _move(cluster, "acme", source, target)
+        move(cluster, "acme", source, target)
         answers = store.decide_many([[charge("acme", rule=rule)] for rule in rules], take=False)
 
         assert remaining == [[5, 5, 9, 9], [4, 4, 8, 8]]
@@ -207,12 +198,12 @@ class TestMoving:
         store = opened(url(cluster))
         both = [charge("acme", rule="old"), charge("acme", rule="new")]
         store.decide(both[:1])
-        source, target = _begin_to_move(cluster, "acme")
+        source, target = begin_to_move(cluster, "acme")
         before = _errors(source, "TRYAGAIN")
         with pytest.raises(StoreUnavailable) as raised:
             store.decide(both)
         put_off = _errors(source, "TRYAGAIN") - before
-        _move(cluster, "acme", source, target)
+        move(cluster, "acme", source, target)
 
         assert raised.value.cause == "busy"
         assert put_off in {3, 4}  # whoever asks alone tries the short way first
@@ -226,17 +217,17 @@ class TestMoving:
         store = opened(url(cluster))
         both = [charge("acme", rule="old"), charge("acme", rule="new")]
         store.decide(both[:1])
-        source, target = _begin_to_move(cluster, "acme")
+        source, target = begin_to_move(cluster, "acme")
 
         async def moved_meanwhile(line: Any, for_s: float) -> None:
-            _move(cluster, "acme", source, target)
+            move(cluster, "acme", source, target)
 
         for line in (ThreadLine, LoopLine):
             monkeypatch.setattr(line, "pause", moved_meanwhile)
 
         assert [outcome.remaining for outcome in store.decide(both)] == [8, 9]
 
-    def test_asked_on_while_slots_move(self, rough: Cluster):
+    def test_asked_on_while_slotsmove(self, rough: Cluster):
         """Threads ask without a pause; nothing is lost, and only the moving part has outages, if any."""
         cluster = rough
         limit = TokenBucket(100_000, "0/s")
@@ -259,7 +250,7 @@ class TestMoving:
             for key in keys[:4]:
                 source = cluster.master_of(name(key))
                 target = next(node for node in cluster.masters if node is not source)
-                _move(cluster, key, source, target)
+                move(cluster, key, source, target)
             time.sleep(0.1)
             ends.set()
             for thread in threads:
@@ -366,27 +357,6 @@ class TestNodeDown:
                 assert not stats.open
                 assert stats.outages >= 1
                 assert sum(stats.unavailable.values()) >= 1
-
-
-def _move(cluster: Cluster, key: str, source: Any, target: Any) -> None:
-    """Move the slot of the key, with all its keys, as an operator would."""
-    slot = cluster.slot_of(name(key))
-    target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.command("CLUSTER", "MYID"))
-    source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.command("CLUSTER", "MYID"))
-    while held := source.command("CLUSTER", "GETKEYSINSLOT", slot, 100):
-        source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *held)
-    for node in (target, source, *cluster.masters):
-        node.command("CLUSTER", "SETSLOT", slot, "NODE", target.command("CLUSTER", "MYID"))
-
-
-def _begin_to_move(cluster: Cluster, key: str) -> tuple[Any, Any]:
-    """Say that the slot of the key moves, and from where to where; no key has moved yet."""
-    source = cluster.master_of(name(key))
-    target = next(node for node in cluster.masters if node is not source)
-    slot = cluster.slot_of(name(key))
-    target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.command("CLUSTER", "MYID"))
-    source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.command("CLUSTER", "MYID"))
-    return source, target
 
 
 def _redirections(node: Any) -> int:

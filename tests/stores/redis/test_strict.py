@@ -10,6 +10,7 @@ import pytest
 from tests.servers.redis_groups import Cluster, in_sync, wait_for
 from tests.servers.redis_like import RedisLike
 from tests.stores.redis.faces import Face, charge
+from tests.stores.redis.moving import begin_to_move, move, name, url
 from tidegate import TokenBucket
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores import health
@@ -189,6 +190,31 @@ class TestLookedAtAgain:
         assert "maxmemory-policy is allkeys-lru" in str(mistake(store))
         assert store.store.health.stats().unavailable == {}
         assert store.takes("other")
+
+
+class TestRedirected:
+    """Whoever is sent to another server looks at that one, too, before he charges there strictly."""
+
+    def test_to_a_server_that_evicts(self, opened: Opened, own_cluster: Callable[..., Cluster]):
+        """ASK while the slot moves, MOVED once it has: strict requests are refused, the others decided."""
+        cluster = own_cluster(masters=3)
+        with Face("blocking", url(cluster)) as first:
+            begin_full(first.store)
+        store = opened(url(cluster))
+        asked = [[charge("acme", strict=True)], [charge("acme", rule="loose")]]
+        before = store.decide_many(asked)
+        source, target = begin_to_move(cluster, "acme")
+        target.set("maxmemory", "100mb")
+        target.set("maxmemory-policy", "allkeys-lru")
+        while held := source.command("CLUSTER", "GETKEYSINSLOT", cluster.slot_of(name("acme")), 100):
+            source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *held)
+        meanwhile = [store.decide_many(asked) for _ in range(3)]
+        move(cluster, "acme", source, target)
+        after = [store.decide_many(asked) for _ in range(3)]
+
+        assert [outcome.remaining for (outcome,) in before] == [9, 9]
+        assert all("maxmemory-policy is allkeys-lru" in str(strictly) for strictly, _ in meanwhile + after)
+        assert [loosely[0].remaining for _, loosely in meanwhile + after] == [8, 7, 6, 5, 4, 3]
 
 
 def test_what_replicas_did_not_acknowledge_is_counted(

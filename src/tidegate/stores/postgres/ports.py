@@ -8,10 +8,12 @@ clock, the loop's own on a loop; whoever waits says until when, and gets `TimeUp
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
@@ -62,6 +64,7 @@ class ThreadPort:
 
     def __init__(self) -> None:
         self._pollers: dict[int, Any] = {}  # by descriptor, which one thread at a time waits for
+        _ports.add(self)
 
     def now_s(self) -> float:
         """See `Port`."""
@@ -105,6 +108,19 @@ class ThreadPort:
             thread.start()
         except RuntimeError as error:  # the interpreter ends, or there is no room for a thread
             raise Lost(f"no connection can be made: {error}") from error
+
+
+_ports: weakref.WeakSet[ThreadPort] = weakref.WeakSet()
+
+
+def _forget_pollers() -> None:
+    """In a forked child: a thread of the parent's may have been waiting by one of them."""
+    for port in list(_ports):
+        port._pollers = {}
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pollers)
 
 
 class LoopPort:

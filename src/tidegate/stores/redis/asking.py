@@ -114,8 +114,7 @@ class Asking:
         Where one failed, its StoreError stands in its place. `whole` sends the text of the script at once.
         """
         answers: list[list[Any]] = [[None] * len(item[0]) for item in items]
-        mistrust = await self._mistrust(link, items, until_s)
-        parts = self._parts(items, answers, mistrust)
+        parts = self._parts(items, answers)
         for part in parts[:1]:
             part.whole = whole
         for _ in range(ROUNDS_MOST):
@@ -129,9 +128,7 @@ class Asking:
                 answers[item][place] = StoreError("the calendar windows sent were missed again and again")
         return answers
 
-    def _parts(
-        self, items: Sequence[Item], answers: list[list[Any]], mistrust: StoreError | None
-    ) -> list[ScriptCall]:
+    def _parts(self, items: Sequence[Item], answers: list[list[Any]]) -> list[ScriptCall]:
         """The script calls that the items need: one for each kind, slot and instant, unless it gets large."""
         places, is_cluster = self._places, self._places.is_cluster
         filling: dict[tuple[Any, ...], ScriptCall] = {}
@@ -146,13 +143,9 @@ class Asking:
             part = filling.get(group)  # nearly always the one that all the others go into
             wanted: Sequence[Any] = item[0]
             for place, one in enumerate(wanted):
-                if script is DECIDE:
-                    if not one:
-                        answers[number][place] = []
-                        continue
-                    if mistrust is not None and take and is_strict(one):
-                        answers[number][place] = mistrust
-                        continue
+                if script is DECIDE and not one:
+                    answers[number][place] = []
+                    continue
                 if is_cluster:
                     group = script, places.slot(*key_of(one, script)), item.now_us, take
                     part = filling.get(group)
@@ -184,8 +177,10 @@ class Asking:
         for _ in range(HOPS_MOST):
             again: dict[Link, list[ScriptCall]] = defaultdict(list)
             put_off: list[ScriptCall] = []
-            for there, sent in going.items():
-                await self._send(there, sent, until_s)
+            for there, wanted in going.items():
+                sent = await self._trusted(there, wanted, parts, until_s)
+                if sent:
+                    await self._send(there, sent, until_s)
                 has_text: set[str] = set()
                 for part in sent:
                     if is_no_script(part.reply):
@@ -308,16 +303,41 @@ class Asking:
             link.answered()
         return error
 
-    async def _mistrust(self, link: Link, items: Sequence[Item], until_s: float) -> StoreError | None:
+    async def _trusted(
+        self, link: Link, wanted: list[ScriptCall], parts: list[ScriptCall], until_s: float
+    ) -> list[ScriptCall]:
+        """What may be sent to this server, be it the first one or one that we were sent to.
+
+        Where it may forget, a part with strict requests falls into one for each, and those are answered so.
+        """
+        strict = [part for part in wanted if part.is_strict()]
+        mistrust = await self._mistrust(link, until_s) if strict and not self._options.may_forget else None
+        if mistrust is None:
+            return wanted
+        sent = [part for part in wanted if part not in strict]
+        for part in strict:
+            alone = part.each_alone()
+            self._encode(alone, [])
+            parts.remove(part)
+            parts += alone
+            for one in alone:
+                if one.is_strict():
+                    one.link, one.reply = link, mistrust
+                else:
+                    sent.append(one)
+        return sent
+
+    async def _mistrust(self, link: Link, until_s: float) -> StoreError | None:
         """The reason not to charge strictly on this server; looked for before the first such charge."""
-        if self._options.may_forget or not _is_any_strict(items):
-            return None
         trust, line = link.trust, self._line
         if trust.is_given:
             if trust.is_due():
                 await line.beside(trust, lambda: self._look_again(link), None)
             return None
-        reason = await trust.look(lambda commands: line.run(link, commands, until_s))
+        try:
+            reason = await trust.look(lambda commands: line.run(link, commands, until_s))
+        except StoreError as error:
+            return error
         return None if reason is None else StoreError(reason)
 
     async def _look_again(self, link: Link) -> None:
@@ -325,15 +345,6 @@ class Asking:
         until_s = self._line.now_s() + PROBE_WITHIN_S
         with suppress(StoreError):  # it does not answer: then it decides nothing
             await link.trust.look(lambda commands: self._line.run(link, commands, until_s))
-
-
-def _is_any_strict(items: Sequence[Item]) -> bool:
-    for item in items:
-        if isinstance(item, Ask) and item.take:
-            for request in item.requests:
-                if is_strict(request):
-                    return True
-    return False
 
 
 def _take_back(part: ScriptCall, decoded: list[Any], error: StoreError) -> int:

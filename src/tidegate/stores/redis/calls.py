@@ -96,6 +96,7 @@ class ScriptCall:
         for one, place in zip(self.asked, self.places, strict=True):
             part = ScriptCall(self.script, self.slot, self.now_us, self.take)
             part.asked, part.places = [one], [place]
+            part.is_asking = self.is_asking
             alone.append(part)
         return alone
 
