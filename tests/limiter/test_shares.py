@@ -118,6 +118,24 @@ def test_who_comes_in_between_has_no_share(clock):
     assert said == ["asked", "in between", None]
 
 
+def test_a_share_that_begins_anew_in_between_is_empty(clock):
+    """A signal handler that changes the division while its own thread is deciding is not passed over."""
+    made = Shares(clock.now_us, threading.RLock())
+    made.begin("r", 0, "old")
+    clock.advance(10)
+
+    def now_us():
+        made.now_us = clock.now_us
+        made.begin("r", 0, "new")
+        return clock.now_us()
+
+    made.now_us = now_us
+    ask(made, cost=10)
+    assert not ask(made, "other").allowed
+    clock.advance(10)
+    assert ask(made, "other", 10).charged
+
+
 @pytest.mark.real_time
 def test_threads_spend_a_share_once(clock):
     """However many threads ask together, exactly what is there passes."""

@@ -341,6 +341,18 @@ def test_a_schema_that_is_not_there_is_a_failure_to_start(database: Database, tm
         assert "run: tidegate store init URL" in line
 
 
+def test_a_reload_looks_at_the_store_too(own_redis: Callable[..., RedisLike], tmp_path: Path):
+    """A strict rule that the server must not hold is not put in force; what was goes on."""
+    there = own_redis(save="3600 1")
+    path = written(tmp_path, SHARED.format(url=there.url, more=""))
+    with server(tmp_path, path) as running:
+        path.write_text(SHARED.format(url=there.url, more="strict: true"))
+        running.hang_up()
+        running.wait_for_complaint("may forget what strict rules have charged")
+        assert "Traceback" not in running.complaints()
+        assert running.get("/auth")[0] == 200
+
+
 def test_strict_rules_are_served_where_nothing_is_forgotten(
     own_redis: Callable[..., RedisLike], tmp_path: Path
 ):

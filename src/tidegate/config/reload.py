@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config.load import Config, load
-from tidegate.errors import ConfigError, Problem
+from tidegate.errors import ConfigError, Problem, TidegateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,7 +83,7 @@ class Reloader:
                 _refuse_half_written(before, config)
                 _refuse_restart(before, config)
             self._apply(config)
-        except ConfigError as error:
+        except TidegateError as error:
             self._state = (before, error)
             _log.error("%s is not taken, the configuration before it stays in force:\n%s", self.path, error)
             return error

@@ -4,7 +4,8 @@ A share is the bucket (B_i, r_i) of `core/outage.py` for one key, decided by the
 begins EMPTY when the process first takes it, for nobody knows what was spent of it before a restart, and
 fills at r_i. A key that is not held has spent nothing since, so it is as full as that time allows: a key
 that has become fresh can be forgotten, which loses nothing and grants nothing. A share of another division
-of the limit begins empty as well, for others may have spent meanwhile what it owns from now on.
+of the limit begins empty as well, for others may have spent meanwhile what it owns from now on. What is held
+is held for one beginning: of one that is over it is of no more use, and goes once it is fresh.
 
 At most `rows_most` keys are held. Each new one looks at the two that were looked at longest ago and
 forgets those that are fresh; when there is no room, a new key has no share and is left to the store.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tidegate.core.compose import Adjustment, adjust, current, must_write
 from tidegate.core.keys import Key
@@ -38,6 +39,10 @@ class Share(NamedTuple):
     charge: Charge
 
 
+_Row: TypeAlias = tuple[str, int, int, Key]
+"""A rule, a node, when the share began, and a key."""
+
+
 class _Beginning(NamedTuple):
     """When a share began, and of which division of the limit it is."""
 
@@ -54,7 +59,7 @@ class Shares:
         self.now_us = now_us
         self._lock = lock
         self._rows_most = rows_most
-        self._rows: OrderedDict[tuple[str, int, Key], Any] = OrderedDict()
+        self._rows: OrderedDict[_Row, Any] = OrderedDict()
         self._begun: dict[tuple[str, int], _Beginning] = {}
         self._last_begun_us: int | None = None
         self._busy = False
@@ -64,11 +69,16 @@ class Shares:
 
     def begin(self, rule: str, node: int, division: Hashable = None) -> None:
         """Own the share from now on, empty; one of the same division that is owned already stays as it is."""
-        self._alone(self._begin, rule, node, division)
+        with self._lock:  # not alone: whoever is deciding meanwhile in this thread goes on with the old one
+            begun = self._begun.get((rule, node))
+            if begun is not None and begun.division != division:
+                self.end(rule, node)
+            self._beginning_us(rule, node, self.now_us(), division)
 
     def end(self, rule: str, node: int) -> None:
         """Own the share no more; should it come back, it begins empty."""
-        self._alone(self._end, rule, node)
+        with self._lock:
+            self._begun.pop((rule, node), None)
 
     def ask(self, shares: Sequence[Share], *, take: bool) -> list[Outcome | None]:
         """What each share says, by itself; None where there is no share to ask.
@@ -95,23 +105,12 @@ class Shares:
         for (rule, node), beginning in begun.items():
             self._beginning_us(rule, node, now_us, beginning.division)
 
-    def _begin(self, rule: str, node: int, division: Hashable) -> None:
-        begun = self._begun.get((rule, node))
-        if begun is not None and begun.division != division:
-            self._end(rule, node)
-        self._beginning_us(rule, node, self.now_us(), division)
-
-    def _end(self, rule: str, node: int) -> None:
-        self._begun.pop((rule, node), None)
-        for row in [row for row in self._rows if row[:2] == (rule, node)]:
-            del self._rows[row]
-
     def _ask(self, shares: Sequence[Share], take: bool) -> list[Outcome | None]:
         now_us = self.now_us()
         return [self._asked(share.node, share.charge, take, now_us) for share in shares]
 
     def _asked(self, node: int, charge: Charge, take: bool, now_us: int) -> Outcome | None:
-        law, row = charge.limit.law, (charge.rule, node, charge.key)
+        law, row = charge.limit.law, self._row(charge.rule, node, charge.key, now_us)
         state = self._state(row, charge, now_us)
         fits = law.fits(state, charge.cost, charge.patience_us)
         charged = take and fits and charge.cost > 0
@@ -124,7 +123,7 @@ class Shares:
 
     def _adjust(self, node: int, adjustment: Adjustment) -> int:
         charge, now_us = adjustment.charge, self.now_us()
-        row = (charge.rule, node, charge.key)
+        row = self._row(charge.rule, node, charge.key, now_us)
         stored = self._rows.get(row)
         if stored is None and adjustment.units > 0:  # a debt: it is kept also above the bound
             stored = self._state(row, charge, now_us)
@@ -135,16 +134,19 @@ class Shares:
 
     def _forget(self, rule: str, node: int, key: Key, limit: Limit) -> None:
         now_us = self.now_us()
-        row, charge = (rule, node, key), Charge(rule, key, limit, 0, share=True)
+        row, charge = self._row(rule, node, key, now_us), Charge(rule, key, limit, 0, share=True)
         state = self._state(row, charge, now_us)
         if row in self._rows or self._has_room(now_us):
             self._rows[row] = limit.law.holding(0, state.at_us, state.busy_since_us)
 
-    def _state(self, row: tuple[str, int, Key], charge: Charge, now_us: int) -> Any:
+    def _row(self, rule: str, node: int, key: Key, now_us: int) -> _Row:
+        return rule, node, self._beginning_us(rule, node, now_us), key
+
+    def _state(self, row: _Row, charge: Charge, now_us: int) -> Any:
         """The state of a share now. One that is not held was spent whole when it began."""
         stored = self._rows.get(row)
         if stored is None:
-            since_us, law = self._beginning_us(row[0], row[1], now_us), charge.limit.law
+            since_us, law = row[2], charge.limit.law
             stored = law.holding(law.capacity, since_us, since_us)
         return current(charge, stored, now_us)
 
@@ -154,7 +156,6 @@ class Shares:
         if begun is None:
             if len(self._begun) >= BEGINNINGS_MOST:
                 self._begun.clear()  # those that are asked again begin empty
-                self._rows.clear()
             last_us = self._last_begun_us
             at_us = self._last_begun_us = now_us if last_us is None else max(now_us, last_us + 1)
             begun = self._begun[rule, node] = _Beginning(at_us, division)

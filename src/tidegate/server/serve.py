@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 from contextlib import closing
 from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL
 from functools import partial
@@ -97,14 +98,18 @@ def limiter_of(config: Config) -> Limiter | AsyncLimiter:
 def _looked_at(config: Config) -> str | None:
     """Look once whether the store can be used: what is to be said of it; None if all is well.
 
-    Raises StoreError for what waiting does not mend. Nobody is being served yet, so this may block a moment.
+    Raises StoreError for what waiting does not mend. Blocks for a second or two at most.
     """
     kind = kind_of(config.store.address)
     if kind is None or kind.maker is None:
         return None
     strict = any(rule.strict and rule.limit is not None for rule in config.policy)
-    log = logging.getLogger("tidegate.store")
-    was_disabled, log.disabled = log.disabled, True  # what it would say of an outage is said here
+    log, here = logging.getLogger("tidegate.store"), threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != here  # what the log would say of an outage is said by us
+
+    log.addFilter(is_of_others)
     try:
         with closing(open_store(config.store_url)) as store:
             said = first_look(store, strict=strict, within_us=_LOOK_US)
@@ -114,7 +119,7 @@ def _looked_at(config: Config) -> str | None:
     except StoreError as error:
         raise StoreError(f"the store {config.store.shown} cannot be used: {error}") from error
     finally:
-        log.disabled = was_disabled
+        log.removeFilter(is_of_others)
     return said and f"{config.store.shown} {said}"
 
 
@@ -132,6 +137,9 @@ class _Serving:
     def _apply(self, config: Config) -> None:
         """Called in a worker thread, with a configuration that is valid as a whole."""
         settings = Settings.of(config)
+        doubt = _looked_at(config)
+        if doubt:
+            _complain(doubt)
         done = asyncio.run_coroutine_threadsafe(self._put_in_force(config, settings), self._loop)
         done.result()
 
