@@ -17,8 +17,9 @@ from tests.server.running import launched, server
 from tests.servers.postgres import Database
 from tests.servers.redis_like import RedisLike
 from tidegate import Policy, Rule, TokenBucket
-from tidegate.server.serve import exposure, first_refused
+from tidegate.server.serve import exposure
 from tidegate.server.settings import Settings
+from tidegate.server.tryout import command, first_refused
 
 pytestmark = pytest.mark.real_time
 
@@ -265,6 +266,37 @@ def test_a_command_is_printed_only_if_it_will_do_as_it_says():
     }
 
 
+def test_a_command_that_no_rule_decides_is_not_shown(tmp_path: Path):
+    """Where /auth is spoken of by no rule, a question as JSON is shown that one decides; else no command."""
+    rules = [
+        Rule("watched", TokenBucket(2, "5/s"), by=("org",), mode="shadow"),
+        Rule("it's paid", TokenBucket(7, "0/s"), by=("org",), match={"path": ["/v1/*"], "method": ["POST"]}),
+    ]
+    routes = Policy([Rule("routes", TokenBucket(7, "0/s"), match={"route": "POST /users/{id}"})])
+    blocked = Policy([Rule("blocked", mode="deny", match={"path": "/admin"})])
+
+    shown = command(Policy(rules), Settings(), "http://127.0.0.1:8080")
+    assert shown is not None
+    assert '{"attributes": {"org": "demo", "path": "/v1/", "method": "POST"}}' in shown
+    assert '{"attributes": {"route": "POST /users/{id}"}}' in str(command(routes, Settings(), "http://a"))
+    assert command(blocked, Settings(), "http://a") is None
+    assert command(Policy(rules[:1]), Settings(), "http://a") is None
+
+
+def test_the_question_that_is_printed_is_decided(tmp_path: Path):
+    """The command that asks by JSON is answered by the rule that it names."""
+    elsewhere = GOOD.replace("by: [address]", "by: [org]\n    match: {path: [/v1/*]}")
+    with server(tmp_path, written(tmp_path, elsewhere)) as running:
+        line = next(line for line in running.said.splitlines() if line.startswith("  try"))
+        asked, _, promise = line.removeprefix("  try").strip().partition("   # ")
+        done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=30, check=True)
+
+    assert promise == "the rule 'address' decides"
+    told = json.loads(done.stdout)
+    assert [outcome["rule"] for outcome in told["outcomes"]] == ["address"]
+    assert (told["allowed"], told["remaining"]) == (True, 2)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_answers_what_is_at_hand(number: int, tmp_path: Path):
     """A request that is held until its turn is still answered after SIGTERM or SIGINT, and the code is 0."""
@@ -362,8 +394,8 @@ def test_a_store_that_is_away_is_a_warning(own_redis: Callable[..., RedisLike], 
     path = written(tmp_path, SHARED.format(url=there.url, more="on_outage: open"))
     with server(tmp_path, path) as running:
         (line,) = running.complaints().splitlines()
-        assert "gives no usable answer (connection)" in line
-        assert "outage rules decide until it is back" in line
+        assert "gives no usable answer (connection); serving begins" in line
+        assert "outage rules decide until it is back: " in line
         assert [running.get("/auth")[0] for _ in range(5)] == [200] * 5
         there.start()
         until_s = time.monotonic() + 30
