@@ -253,7 +253,7 @@ def test_a_server_that_is_away(run: Run):
     listed = run("keys", "list", "--store", gone)
 
     assert (checked.code, listed.code) == (1, 2)
-    assert "ERROR" in checked.out
+    assert "ERROR connection  Error 111 " in checked.out
     assert listed.err.startswith("tidegate keys: ")
     assert "sesame" not in checked.out + checked.err + listed.out + listed.err
 

@@ -118,13 +118,18 @@ def store_check(arguments: Namespace) -> int:
     lines: list[str] = []
     for where in dict.fromkeys(finding.where for finding in findings):
         rows = [
-            (f"{_MARKS[finding.grade]:<7} {finding.what}", f"{finding.value}: {finding.says}")
+            (f"{_MARKS[finding.grade]:<7} {finding.what}", _found(finding))
             for finding in findings
             if finding.where == where
         ]
         lines += [*([""] if lines else []), where, *labelled(rows, width(), indent="  ")]
     say("\n".join(lines))
     return 0 if is_usable else 1
+
+
+def _found(finding: inspection.Finding) -> str:
+    """What is said of one thing; its name is there already, and is not said twice."""
+    return finding.says if finding.value == finding.what else f"{finding.value}: {finding.says}"
 
 
 def _rules_in(path: str | None) -> list[str]:
