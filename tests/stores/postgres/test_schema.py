@@ -137,7 +137,7 @@ def test_who_may_not_make_it(opened: Opened, postgres: Postgres, database: Datab
                 opened(database.url).said("init")
                 postgres.sql("GRANT USAGE ON SCHEMA tidegate TO guest", url=database.unix_url)
                 postgres.sql("GRANT SELECT ON tidegate.version TO guest", url=database.unix_url)
-            with pytest.raises(StoreError, match="permission denied|must be owner") as raised:
+            with pytest.raises(StoreError, match="permission denied") as raised:
                 opened(database.url.replace(f"{database.role}@", "guest@")).said("init")
             assert "init needs a role that may create a schema" in str(raised.value)
             assert "EXECUTE" not in str(raised.value)
