@@ -6,14 +6,17 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.cli.running import Ran, Run
 from tests.servers.redis_like import RedisLike
 from tests.shared.stores import ADDRESSES, at_ease
-from tidegate import Limiter, Policy, Rule, TokenBucket
+from tests.structure.markdown import blocks
+from tidegate import FixedWindow, Limiter, Policy, Rule, SlidingLog, TokenBucket
 
+ROOT = Path(__file__).resolve().parents[2]
 Write = Callable[[str], str]
 
 RULES = """\
@@ -205,14 +208,12 @@ def test_a_list_goes_on_until_it_has_as_many_as_wanted(run: Run, file: str):
         service.hit_many(people)
         for one in people[10:]:
             service.reset(one)
-    ten, one = (
-        asked(run, f"keys list --config {file} --most 10"),
-        asked(run, f"keys list --config {file} --most 1"),
-    )
+    ten = asked(run, f"keys list --config {file} --most 10")
+    single = asked(run, f"keys list --config {file} --most 1")
     told = json.loads(asked(run, f"keys list --config {file} --most 10 --json").out)
 
     assert len(ten.out.splitlines()) == 11
-    assert len(one.out.splitlines()) == 2
+    assert len(single.out.splitlines()) == 2
     assert len(told["keys"]) == 10
 
 
@@ -231,6 +232,34 @@ def test_a_long_search_says_where_to_go_on(run: Run, redis_file: str, monkeypatc
     assert ran.out.startswith("no keys among those looked at so far")
     assert "there may be more; go on with --cursor" in ran.err
     assert asked(run, f"keys list --config {redis_file} --most 100 --cursor {cursor}").code == 0
+
+
+def test_the_table_of_the_documentation_is_what_is_printed(run: Run, valkey: RedisLike):
+    """The sample in docs/cli.md, but for the times and for the order, which is the server's."""
+    policy = Policy(
+        [
+            Rule("organization", TokenBucket(20, "1/h"), by=("org",)),
+            Rule("user", SlidingLog(5, "1h"), by=("org", "user")),
+            Rule("everyone", FixedWindow(1_000, "day")),
+        ]
+    )
+    with Limiter(policy, store=at_ease(valkey.url)) as service:
+        assert service.hit({"org": "acme", "user": "ann"}, 3)
+        assert service.hit({"org": "ac me", "user": "bob"}, 2)
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    (sample,) = (
+        block.text.partition("\n") for block in blocks(page) if block.text.startswith("$ tidegate keys list")
+    )
+    listed = asked(run, sample[0].removeprefix("$ tidegate ").replace("redis://localhost:6379/0", valkey.url))
+
+    assert sorted(map(without_times, listed.out.splitlines())) == sorted(
+        map(without_times, sample[2].splitlines())
+    )
+
+
+def without_times(line: str) -> str:
+    """The line of a table, with T for every time and one space for several."""
+    return " ".join(re.sub(r"( ?\b\d+ (ms|s|min|h|days?|d)\b)+", " T", line).split())
 
 
 def test_many_are_fresh_after_a_reset(run: Run, file: str):
