@@ -41,10 +41,10 @@ class Running:
         return self._complaints.read_text(errors="replace")
 
     def started(self) -> None:
-        """Wait until it says where it is and how to try it."""
+        """Wait until it says where it is."""
         assert self.process.stdout is not None
         until_s = time.monotonic() + WITHIN_S
-        while "try" not in self.said or not self.said.endswith("\n"):
+        while "open     " not in self.said or not self.said.endswith("\n"):
             ready, _, _ = select.select([self.process.stdout], [], [], max(0, until_s - time.monotonic()))
             part = os.read(self.process.stdout.fileno(), 65_536) if ready else b""
             assert part, f"the server did not start: {self.said}{self.complaints()}"

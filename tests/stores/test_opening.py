@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidegate import Limiter, StoreError, TokenBucket, open_store
-from tidegate.stores.opening import KINDS, OPTIONS
+from tidegate.stores.opening import KINDS, OPTIONS, shown
 
 
 @pytest.mark.parametrize(
@@ -144,3 +144,20 @@ def test_no_message_shows_a_password(url):
         open_store(url)
     for part in ("secret", "se:cr", "cr@et"):
         assert part not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://web@db/limits?deadline=1s", "postgresql://web@db/limits"),
+        ("postgres://web@db/limits", "postgres://web@db/limits"),
+        ("postgresql://web:sesame@db/limits", "postgresql://***@db/limits"),
+        ("postgresql://:sesame@db/limits", "postgresql://***@db/limits"),
+        ("redis://sesame@db/0", "redis://***@db/0"),
+        ("redis://:sesame@db/0", "redis://***@db/0"),
+        ("redis://db/0?prefix=shop", "redis://db/0"),
+    ],
+)
+def test_no_password_is_shown(url: str, says: str):
+    """A lone user of PostgreSQL is shown; in Redis it may be a password in the wrong place."""
+    assert shown(url) == says

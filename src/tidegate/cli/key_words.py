@@ -7,6 +7,7 @@
     all:            the key that all share (by=()); it stands alone
     text:...        a text with escapes as in Python, for what cannot be printed or looks like the others
     raw:7432...     a whole key as stores keep it, in hexadecimal: with tuples in it, or not made by us
+    rawtext:41...   the same of a key that is a text, and one that we would not make
 
 A key of several values is several words, in the order of `by`. What a shell would not take as it is, is
 quoted.
@@ -22,7 +23,7 @@ from tidegate.core.keys import KEY_BYTES_MOST, Key, key_of, values_of
 from tidegate.errors import InvalidKey
 from tidegate.units import quoted
 
-_MARKS = ("text:", "int:", "bytes:", "none:", "all:", "raw:")
+_MARKS = ("text:", "int:", "bytes:", "none:", "all:", "raw:", "rawtext:")
 _DECIMAL_BITS_MOST = 128
 """A larger number is written in hexadecimal; Python does not read thousands of decimal digits."""
 _ESCAPE = re.compile(r"\\(?:([\\nrt])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)")
@@ -34,12 +35,13 @@ def words_of(key: Key) -> list[str]:
     """The words that name a key."""
     try:
         values = values_of(key)
+        is_ours = not any(isinstance(value, tuple) for value in values) and key_of(values) == key
     except InvalidKey:
+        is_ours = False
+    if not is_ours:
         return [_raw(key)]
     if not values:
         return ["all:"]
-    if any(isinstance(value, tuple) for value in values) or key_of(values) != key:
-        return [_raw(key)]
     return [_word(value) for value in values]
 
 
@@ -47,6 +49,8 @@ def key_in(words: Sequence[str]) -> Key:
     """The key that these words name; none of them name what all share. Raises InvalidKey."""
     if len(words) == 1 and words[0].startswith("raw:"):
         return _hexadecimal(words[0])
+    if len(words) == 1 and words[0].startswith("rawtext:"):
+        return _hexadecimal(words[0]).decode("utf-8", "surrogatepass")
     if not words or list(words) == ["all:"]:
         return b""
     return key_of(tuple(_value(word) for word in words))
@@ -91,7 +95,7 @@ def _value(word: str) -> object:
         if not _NUMBER.fullmatch(number) or len(number) > 2 * KEY_BYTES_MOST:
             raise InvalidKey(f"key part is {quoted(word)}; write int: and a whole number, such as int:42")
         return int(number, 16 if "x" in number.lower() else 10)
-    if word.startswith(("all:", "raw:", "none:")):
+    if word.startswith(("all:", "raw:", "rawtext:", "none:")):
         mark = word.partition(":")[0]
         way_out = (
             f"{mark}: stands alone" if mark != "none" else "none: is an absent value, with nothing after it"
@@ -101,7 +105,9 @@ def _value(word: str) -> object:
 
 
 def _raw(key: Key) -> str:
-    return f"raw:{(key.encode('utf-8', 'surrogatepass') if isinstance(key, str) else key).hex()}"
+    if isinstance(key, str):
+        return f"rawtext:{key.encode('utf-8', 'surrogatepass').hex()}"
+    return f"raw:{key.hex()}"
 
 
 def _hexadecimal(word: str) -> bytes:

@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.cli import on_keys, readers
+from tidegate.cli import on_keys, on_servers, readers
 from tidegate.cli.layout import layout, wrapped
 
+_CONFIG = "the policy's file: its store as `serve` opens it, and its rules"
 _VALUES = "int:42, bytes:00ff and none: are what they say, all: is the key that all share"
 
 
@@ -18,16 +19,17 @@ def keys(group: Any) -> None:
 
     def action(name: str, run: Callable[[argparse.Namespace], int], short: str, *examples: str) -> Any:
         made = _action(actions, f"keys {name}", run, short, *examples)
-        made.add_argument(
-            "--store", required=True, metavar="URL", help="the store, such as redis://localhost:6379/0"
-        )
+        which = made.add_mutually_exclusive_group(required=True)
+        which.add_argument("--store", metavar="URL", help="the store, such as redis://localhost:6379/0")
+        which.add_argument("--config", metavar="FILE", help=_CONFIG)
         made.add_argument("--json", action="store_true", help="print the result as JSON")
         return made
 
     made = action(
         "list",
         on_keys.keys_list,
-        "list what is held, a page after another; a key that is not listed is as good as never used",
+        "list what is held and counts, a page after another",
+        "--config policy.yaml",
         "--store redis://localhost:6379/0 --rule organization --prefix ac",
     )
     made.add_argument("--rule", metavar="NAME", help="of this rule only")
@@ -48,7 +50,7 @@ def keys(group: Any) -> None:
         on_keys.keys_show,
         "show what is held of one key",
         "--store redis://localhost:6379/0 organization acme",
-        "--store redis://localhost:6379/0 account int:42",
+        "--config policy.yaml account int:42",
     )
     made.add_argument("rule", metavar="RULE", help="the rule")
     made.add_argument(
@@ -69,9 +71,6 @@ def keys(group: Any) -> None:
     made.add_argument("values", nargs="*", metavar="VALUE", help=f"the values of one key; {_VALUES}")
     made.add_argument("--prefix", metavar="TEXT", help="all keys whose first value begins with it")
     made.add_argument("--all", action="store_true", help="all keys of the rule")
-    made.add_argument(
-        "--config", metavar="CONFIG", help="the policy's file: its rules are known, held or not"
-    )
 
 
 def store(group: Any) -> None:
@@ -80,12 +79,12 @@ def store(group: Any) -> None:
     made = _action(
         actions,
         "store init",
-        on_keys.store_init,
+        on_servers.store_init,
         "prepare a server, once: make the schema of PostgreSQL, or let strict budgets in Redis begin full",
         "postgresql://localhost/limits",
-        "redis://localhost:6379/0 --full",
+        "--config policy.yaml --full",
     )
-    made.add_argument("url", metavar="URL", help="the store")
+    _which(made)
     made.add_argument(
         "--logged",
         action="store_true",
@@ -99,12 +98,20 @@ def store(group: Any) -> None:
     made = _action(
         actions,
         "store check",
-        on_keys.store_check,
+        on_servers.store_check,
         "tell whether a server can be used: version, clock, round trip, and what it may lose",
         "redis://localhost:6379/0",
+        "--config policy.yaml",
     )
-    made.add_argument("url", metavar="URL", help="the store")
+    _which(made)
     made.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def _which(made: Any) -> None:
+    """Let a command be told its store: by an address, or by a file."""
+    which = made.add_mutually_exclusive_group(required=True)
+    which.add_argument("store", nargs="?", metavar="URL", help="the store")
+    which.add_argument("--config", metavar="FILE", help=_CONFIG)
 
 
 def _group(group: Any, name: str, short: str) -> Any:

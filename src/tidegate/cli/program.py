@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
     except StoreUnavailable as error:
-        where = shown(str(getattr(arguments, "store", "") or getattr(arguments, "url", "the store")))
+        where = shown(str(getattr(arguments, "store", "") or "the store"))
         said = f"{where} gives no usable answer ({error.cause}): {error}"
         print(f"tidegate {arguments.command}: {said}", file=sys.stderr)
     except TidegateError as error:

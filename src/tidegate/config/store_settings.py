@@ -60,7 +60,7 @@ class StoreSettings:
 
     @property
     def shown(self) -> str:
-        """The address as it may be shown: without user, password and options."""
+        """The address as it may be shown: without what may be a password, and without options."""
         return shown(self.address)
 
     def option(self, name: str) -> Any:

@@ -23,19 +23,16 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.config import Config, Reloader, load
 from tidegate.errors import ConfigError, StoreError, StoreUnavailable, TidegateError
-from tidegate.http.attributes import Request
 from tidegate.limiter import AsyncLimiter, Limiter
 from tidegate.server.app import App
 from tidegate.server.listen import Hangups, listen
 from tidegate.server.settings import Settings
+from tidegate.server.tryout import command
 from tidegate.stores.inspection import first_look
 from tidegate.stores.opening import kind_of, open_store
-from tidegate.testing import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from tidegate.core.policy import Policy
 
 FAILED: Final = 1
 BAD_CONFIGURATION: Final = 2
@@ -114,8 +111,8 @@ def _looked_at(config: Config) -> str | None:
         with closing(open_store(config.store_url)) as store:
             said = first_look(store, strict=strict, within_us=_LOOK_US)
     except StoreUnavailable as error:
-        why = f"{config.store.shown} gives no usable answer ({error.cause}): {error}"
-        return f"{why}; serving begins, and outage rules decide until it is back"
+        said = f"{config.store.shown} gives no usable answer ({error.cause})"  # the words of others come last
+        return f"{said}; serving begins, and outage rules decide until it is back: {error}"
     except StoreError as error:
         raise StoreError(f"the store {config.store.shown} cannot be used: {error}") from error
     finally:
@@ -168,10 +165,10 @@ class _Serving:
             _complain(warning)
         rules = len(self._config.policy)
         source = "the built-in example" if self._reloader is None else self._reloader.path
+        tryout = command(self._config.policy, self._settings, reached)
         _say(
             f"tidegate serves {source} ({rules} rule{'s' if rules != 1 else ''}) on {base}\n"
-            f"  open     {reached}/\n"
-            f"  try      {_curl(self._config.policy, self._settings, reached)}"
+            f"  open     {reached}/" + (f"\n  try      {tryout}" if tryout else "")
         )
 
 
@@ -184,27 +181,6 @@ def exposure(host: str, trusted_proxies: Collection[str]) -> str | None:
         "ask and use up budgets, and a gateway is taken for the client. List your gateways, or listen on "
         "127.0.0.1."
     )
-
-
-def _curl(policy: Policy, settings: Settings, base: str) -> str:
-    """A command whose last call is refused; a plain one where no short run of calls is."""
-    calls = first_refused(policy, settings)
-    if calls is None:
-        return f"curl -i '{base}/auth'"
-    return (
-        f"curl -s -o /dev/null -w '%{{http_code}}\\n' '{base}/auth?n=[1-{calls}]'   # call {calls} is refused"
-    )
-
-
-def first_refused(policy: Policy, settings: Settings, calls_most: int = 100) -> int | None:
-    """The first of so many calls of /auth by one client at one instant that is refused, None if none is."""
-    trial = Limiter(policy, clock=ManualClock())
-    request = Request("GET", "/auth", {"host": ["127.0.0.1"]}, "127.0.0.1")
-    values = settings.attributes.of(request)
-    try:
-        return next((call for call in range(1, calls_most + 1) if not trial.hit(values)), None)
-    except Exception:  # noqa: BLE001  # a function of the policy that fails is told when somebody asks
-        return None
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -126,7 +126,7 @@ class Health:
                 self._in_a_row = 0
         if first:
             _log().error(
-                "%s gives no usable answer (%s): %s; outage rules decide", self.where, error.cause, error
+                "%s gives no usable answer (%s); outage rules decide: %s", self.where, error.cause, error
             )
 
     def take_probe(self, now_us: int) -> bool:

@@ -55,8 +55,15 @@ class KeyPage(NamedTuple):
     cursor: str | None
 
 
-def init(store: Any, *, logged: bool = False, full: bool = False) -> str:
-    """Prepare the server: the schema of PostgreSQL, or the epochs of Redis. What was done, in words.
+class Prepared(NamedTuple):
+    """What was done to prepare a server, in words, and whether that is all that was asked for."""
+
+    says: str
+    is_done: bool
+
+
+def init(store: Any, *, logged: bool = False, full: bool = False) -> Prepared:
+    """Prepare the server: the schema of PostgreSQL, or the epochs of Redis. It is asked in any case.
 
     `logged` asks for tables that survive a crash. `full` says of a Redis server that it has never held
     anything, so that strict budgets begin full. Raises StoreError for what makes no sense of this store.
@@ -64,21 +71,12 @@ def init(store: Any, *, logged: bool = False, full: bool = False) -> str:
     if store.name == "postgres":
         if full:
             raise StoreError("PostgreSQL notes by itself, when its schema is made, that nothing was lost yet")
-        return str(store.init(logged=logged))
+        return Prepared(str(store.init(logged=logged)), True)
     epochs = _beside(store, "epochs")
     if logged:
         raise StoreError("only PostgreSQL has logged tables; leave that out")
-    if not full:
-        return (
-            "nothing to prepare: strict budgets begin empty on a server that nothing is known of. For one "
-            "that has never held any, --full lets them begin full"
-        )
-    written = epochs.begin_full(store)
-    return (
-        "strict budgets begin full"
-        if written
-        else "the server knows already since when it has lost nothing: nothing was changed"
-    )
+    found = epochs.begin_full(store) if full else epochs.look(store)
+    return Prepared(str(found), found.is_done)
 
 
 def check(store: Any) -> Sequence[Finding]:
@@ -129,6 +127,18 @@ def show_key(store: Any, rule: str, key: Key) -> KeyHeld | None:
     if held.is_reset or (state is not None and state.law.is_fresh(state.law.advance(state, now_us))):
         return None
     return KeyHeld(rule, key, state, now_us, held.forgotten_after_us(now_us))
+
+
+def strict_since_us(store: Any, rule: str, key: Key) -> int | None:
+    """Since when a strict rule would have such a key fill from empty, of which nothing is held that matters.
+
+    0: it is fresh for such a rule too. None: it would begin empty at its first request.
+    """
+    browse = _beside(store, "browse")
+    if browse.show_key(store, rule, key) is not None:  # the note that it was made fresh, or a fresh state
+        return 0
+    since_us: int | None = browse.epoch_us(store, rule, key)
+    return since_us
 
 
 def reset_keys(store: Any, rule: str, prefix: str = "") -> int:

@@ -113,6 +113,7 @@ KINDS: Final = (
         ("tidegate.stores.postgres.store", "PostgresStore"),
     ),
 )
+_USERS_ARE_SHOWN = ("postgresql", "postgres")
 _DIGITS_MOST = 18
 _MEANT = "memory://, redis://host:6379/0 or postgresql://host/database"
 
@@ -177,7 +178,15 @@ def unknown_option(name: str, called: str, known: Sequence[str], more: Iterable[
 
 
 def shown(url: str) -> str:
-    """The URL as messages may show it: without user, password and options."""
-    head = url.partition("?")[0]
+    """The URL as messages may show it: without password, options, and a user that may be one.
+
+    In Redis passwords are often written where the user belongs; PostgreSQL's users are what they seem.
+    """
+    head, _, options = url.partition("?")
     before, at, address = head.rpartition("@")
-    return f"{before.partition('://')[0]}://***@{address}" if at else head
+    scheme, _, user = (before or head).partition("://")
+    if not at and "@" in options:  # what looks like options may be the end of a password
+        return f"{scheme}://***"
+    if not at or (scheme.lower() in _USERS_ARE_SHOWN and ":" not in user):
+        return head
+    return f"{scheme}://***@{address}"

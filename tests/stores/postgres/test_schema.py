@@ -32,7 +32,7 @@ def test_it_is_made_once(opened: Opened, database: Database):
     second = store.said("init")
 
     assert first == Made("tidegate", 0, 1, logged=False)
-    assert second == Made("tidegate", 1, 1, logged=False)
+    assert second == Made("tidegate", 1, 1, logged=False, was_logged=False)
     assert "made" in str(first)
     assert "already" in str(second)
     assert store.left() == 6
@@ -56,6 +56,11 @@ def test_tables_become_logged_and_stay_so(opened: Opened, database: Database):
     made = [store.said("init", logged=logged) for logged in (False, True, False)]
 
     assert [one.logged for one in made] == [False, True, True]
+    assert [str(one).rpartition("its tables ")[2] for one in made] == [
+        "are UNLOGGED",
+        "were UNLOGGED and are LOGGED now; a later init leaves them so",
+        "are LOGGED, and stay so",
+    ]
 
 
 def test_several_make_it_at_once(database: Database):
@@ -106,7 +111,7 @@ def test_an_older_version_is_brought_up_to_date(
         opened(database.url).takes()
     made = store.said("init")
 
-    assert made == Made("tidegate", 1, 2, logged=False)
+    assert made == Made("tidegate", 1, 2, logged=False, was_logged=False)
     assert opened(database.url).left() == 6
     assert postgres.sql("SELECT note FROM tidegate.state", url=database.unix_url) == [(None,)]
 
@@ -123,13 +128,21 @@ def test_what_is_not_ours_is_left_alone(opened: Opened, postgres: Postgres, data
 
 
 def test_who_may_not_make_it(opened: Opened, postgres: Postgres, database: Database):
-    """A role without CREATE is told so."""
+    """A role without CREATE is told so; so is one that would change the schema of another."""
     postgres.sql("CREATE ROLE guest LOGIN")
     postgres.sql(f"GRANT CONNECT ON DATABASE {database.name} TO guest")
     try:
-        with pytest.raises(StoreError, match="permission denied"):
-            opened(database.url.replace(f"{database.role}@", "guest@")).said("init")
+        for is_there in (False, True):
+            if is_there:
+                opened(database.url).said("init")
+                postgres.sql("GRANT USAGE ON SCHEMA tidegate TO guest", url=database.unix_url)
+                postgres.sql("GRANT SELECT ON tidegate.version TO guest", url=database.unix_url)
+            with pytest.raises(StoreError, match="permission denied") as raised:
+                opened(database.url.replace(f"{database.role}@", "guest@")).said("init")
+            assert "init needs a role that may create a schema" in str(raised.value)
+            assert "EXECUTE" not in str(raised.value)
     finally:
+        postgres.sql("DROP SCHEMA tidegate CASCADE", url=database.unix_url)
         postgres.sql(f"REVOKE ALL ON DATABASE {database.name} FROM guest")
         postgres.sql("DROP ROLE guest")
 

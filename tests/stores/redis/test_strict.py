@@ -129,22 +129,22 @@ def test_beginning_full(own_redis: Own):
     """Whoever sets up a server says so once: strict keys are full then. What was set before stays."""
     server = own_redis()
     with Face("blocking", server.url) as store:
-        assert begin_full(store.store) == 1
+        assert begin_full(store.store).written == 1
         assert store.decide(strict())[0].remaining == 9
-        assert begin_full(store.store) == 0
+        assert begin_full(store.store).written == 0
 
         server.flush()
         assert not store.decide(strict())[0].allowed
-        assert begin_full(store.store) == 0
+        assert begin_full(store.store).written == 0
         assert not store.decide(strict())[0].allowed
 
 
 def test_beginning_full_on_a_cluster(redis_cluster: Cluster):
     """Each slot has an epoch, on the master that serves it."""
     with Face("blocking", f"redis+cluster://127.0.0.1:{redis_cluster.nodes[0].port}") as store:
-        assert begin_full(store.store) == 16_384
+        assert begin_full(store.store).written == 16_384
         assert all(store.decide(strict(f"key {number}"))[0].remaining == 9 for number in range(50))
-        assert begin_full(store.store) == 0
+        assert begin_full(store.store).written == 0
 
 
 class TestLookedAtAgain:
@@ -255,7 +255,7 @@ def test_an_old_snapshot_that_somebody_puts_back(own_redis: Own):
         server.kill()
         server.start()
         came_back = store.decide(strict(cost=0), take=False)[0].remaining
-        assert begin_full(store.store) == 0
+        assert begin_full(store.store).written == 0
         server.flush()
         emptied = store.decide(strict())[0]
 

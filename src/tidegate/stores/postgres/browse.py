@@ -138,6 +138,12 @@ def show_key(store: PostgresStore, rule: str, key: Key) -> StoredState | None:
     return _stored(rows[0]) if rows else None
 
 
+def epoch_us(store: PostgresStore, rule: str, key: Key) -> int | None:
+    """Since when the tables have lost nothing: 0 since ever, None if that is not known."""
+    ((_, since_us, _),) = _rows(store, "facts", ())
+    return None if since_us is None else int.from_bytes(since_us, "big", signed=True)
+
+
 def reset_keys(store: PostgresStore, rule: str | None = None, key_prefix: str | None = None) -> int:
     """Make all these keys fresh; how many there were. A page at a time: others may be charged in between."""
     count = 0

@@ -16,22 +16,33 @@ from tidegate.stores.postgres.trips import Trips
 WITHIN_S = 60.0
 _TRIES = 3
 _NOT_MADE = frozenset({"3F000", "42P01"})
+_NOT_ALLOWED = "42501"
 
 
 class Made(NamedTuple):
-    """What `init` has found and left. `before` is the version that was there, 0 for none."""
+    """What `init` has found and left. `before` is the version that was there, 0 for none.
+
+    `was_logged` says how the tables were before; None where there were none.
+    """
 
     schema: str
     before: int
     version: int
     logged: bool
+    was_logged: bool | None = None
 
     def __str__(self) -> str:
         kind = "LOGGED" if self.logged else "UNLOGGED"
+        if self.was_logged is not None and self.logged != self.was_logged:
+            tables = f"its tables were UNLOGGED and are {kind} now; a later init leaves them so"
+        elif self.was_logged:
+            tables = f"its tables are {kind}, and stay so"
+        else:
+            tables = f"its tables are {kind}"
         if self.before == self.version:
-            return f"schema {self.schema!r} has version {self.version} already; its tables are {kind}"
+            return f"schema {self.schema!r} has version {self.version} already; {tables}"
         done = "made" if self.before == 0 else f"upgraded from version {self.before}"
-        return f"schema {self.schema!r} {done}: version {self.version}, its tables are {kind}"
+        return f"schema {self.schema!r} {done}: version {self.version}, {tables}"
 
 
 async def make(trips: Trips, schema: str, *, logged: bool) -> Made:
@@ -39,6 +50,19 @@ async def make(trips: Trips, schema: str, *, logged: bool) -> Made:
 
     Tables that are UNLOGGED become LOGGED if that is wanted; LOGGED ones stay so.
     """
+    try:
+        return await _made(trips, schema, logged=logged)
+    except StoreError as error:
+        refused = error.__cause__
+        if isinstance(refused, Refused) and refused.state == _NOT_ALLOWED:
+            raise StoreError(
+                f"the role may not make the schema {schema!r}: {refused}; init needs a role that may create "
+                "a schema in this database (GRANT CREATE ON DATABASE), or that owns the one that is there"
+            ) from refused
+        raise
+
+
+async def _made(trips: Trips, schema: str, *, logged: bool) -> Made:
     until_s = trips.until_s(int(WITHIN_S * 1_000_000))
     for tries_left in reversed(range(_TRIES)):
         before, is_logged = await _present(trips, schema, until_s)
@@ -54,7 +78,8 @@ async def make(trips: Trips, schema: str, *, logged: bool) -> Made:
             if tries_left and isinstance(error.__cause__, Refused) and error.__cause__.state == CHANGED:
                 continue  # another one was quicker
             raise
-        return Made(schema, before, len(STEPS), is_logged if become is None else become)
+        was_logged = is_logged if before else None
+        return Made(schema, before, len(STEPS), is_logged if become is None else become, was_logged)
     raise AssertionError("unreachable")
 
 

@@ -20,6 +20,7 @@ from tidegate.drive import run_blocking
 from tidegate.errors import StoreError
 from tidegate.stores.redis.causes import classified
 from tidegate.stores.redis.connections import Command
+from tidegate.stores.redis.epochs import instant_us
 from tidegate.stores.redis.lines import ThreadLine
 from tidegate.stores.redis.link import Link
 from tidegate.stores.redis.state import StoredState, parse_state
@@ -153,6 +154,15 @@ def show_key(store: RedisStore, rule: str, key: Key) -> Shown | None:
         return Shown(name, b"", kept_ms, None, kind.decode())
     (value,) = _asked(link, [(b"GETRANGE", name, b"0", b"%d" % (VALUE_BYTES_MOST - 1))])
     return Shown(name, value, kept_ms, parse_state(value)) if value else None
+
+
+def epoch_us(store: RedisStore, rule: str, key: Key) -> int | None:
+    """Since when the server has lost nothing, where this key lies: 0 since ever, None if it does not know."""
+    servers = store.servers
+    line, slot = ThreadLine(), servers.topology.slot(rule, key)
+    link = run_blocking(servers.topology.link(slot, line, line.now_s() + WITHIN_S))
+    (reply,) = _asked(link, [(b"GET", servers.names.epoch(slot))])
+    return instant_us(reply)
 
 
 def reset_keys(store: RedisStore, rule: str | None = None, key_prefix: str | None = None) -> int:

@@ -15,6 +15,7 @@ from tidegate.drive import run_blocking
 from tidegate.errors import StoreError, StoreUnavailable
 from tidegate.stores.redis.causes import classified, is_no_script
 from tidegate.stores.redis.connections import Command
+from tidegate.stores.redis.epochs import instant_us, since
 from tidegate.stores.redis.lines import ThreadLine
 from tidegate.stores.redis.link import Link
 from tidegate.stores.redis.scripts import DECIDE
@@ -230,24 +231,17 @@ def _epoch(store: RedisStore, link: Link) -> Finding:
             "epoch",
             "ok",
             "none",
-            "strict rules will begin empty at their first request; `tidegate store init` has them begin full",
+            "strict rules will begin empty at their first request; `tidegate store init --full` has them "
+            "begin full",
         )
+    since_us = instant_us(reply)
     return Finding(
         where,
         "epoch",
         "ok",
-        _since(reply),
+        bytes(reply).decode("ascii", "replace")[:20] if since_us is None else since(since_us),
         "a strict key that is not there counts as used up then, and has been filling since",
     )
-
-
-def _since(reply: Any) -> str:
-    text = bytes(reply).decode("ascii", "replace")
-    if not text.isdecimal() or len(text) > 16:
-        return text[:20]
-    if int(text) == 0:
-        return "since ever"
-    return time.strftime("since %Y-%m-%d %H:%M:%S UTC", time.gmtime(int(text) // 1_000_000))
 
 
 def _asked(link: Link, commands: list[Command]) -> list[Any]:
