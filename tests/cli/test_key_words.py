@@ -32,6 +32,14 @@ def test_what_was_not_made_by_us_can_be_pasted_back(key: bytes):
     assert key_in(words_of(key)) == key
 
 
+def test_a_text_that_is_too_long_to_be_ours_can_be_pasted_back():
+    """Somebody else has written it; it is another key than the same bytes."""
+    (word,) = words_of("x" * 5_000)
+
+    assert word.startswith("rawtext:7878")
+    assert key_in([word]) == "x" * 5_000
+
+
 @given(st.text())
 def test_rules_can_be_pasted_back(name: str):
     """The name of a rule, whatever is in it; and it is never taken for an option."""

@@ -156,6 +156,8 @@ def test_no_message_shows_a_password(url):
         ("redis://sesame@db/0", "redis://***@db/0"),
         ("redis://:sesame@db/0", "redis://***@db/0"),
         ("redis://db/0?prefix=shop", "redis://db/0"),
+        ("redis://:se?same@db/0?prefix=shop", "redis://***"),
+        ("postgresql://web:se?same@db/limits", "postgresql://***"),
     ],
 )
 def test_no_password_is_shown(url: str, says: str):

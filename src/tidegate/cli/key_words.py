@@ -35,10 +35,10 @@ def words_of(key: Key) -> list[str]:
     """The words that name a key."""
     try:
         values = values_of(key)
-        is_ours = not any(isinstance(value, tuple) for value in values) and key_of(values) == key
+        has_words = not any(isinstance(value, tuple) for value in values) and key_of(values) == key
     except InvalidKey:
-        is_ours = False
-    if not is_ours:
+        return [_raw(key)]
+    if not has_words:
         return [_raw(key)]
     if not values:
         return ["all:"]
